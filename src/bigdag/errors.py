@@ -1,0 +1,79 @@
+"""The errors and warnings a user of bigdag can catch.
+
+Every message says what was given, what is allowed and what to do about it.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BigdagError",
+    "DataError",
+    "DataWarning",
+    "GraphError",
+    "MemoryLimitError",
+    "MissingExtraError",
+    "OutputExistsError",
+    "ParameterError",
+    "missing_extra",
+]
+
+
+class BigdagError(Exception):
+    """Base class of every error that bigdag raises on purpose."""
+
+
+class DataError(BigdagError, ValueError):
+    """A table, a covariance matrix or a file that cannot be learnt from."""
+
+
+class ParameterError(BigdagError, ValueError):
+    """A parameter, option or method name outside of what is allowed."""
+
+
+class GraphError(BigdagError, ValueError):
+    """A graph that has a cycle, the wrong size, or names that do not match."""
+
+
+class MemoryLimitError(BigdagError, MemoryError):
+    """The work would need more memory than the limit; raised before it starts."""
+
+
+class MissingExtraError(BigdagError, ImportError):
+    """An optional dependency that the call needs is not installed."""
+
+
+class OutputExistsError(BigdagError, FileExistsError):
+    """A file that would be overwritten; nothing was written."""
+
+
+class DataWarning(UserWarning):
+    """The data can be learnt from, but hold something the user should know of."""
+
+
+def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:
+    """Return the error for an optional package that is not installed.
+
+    Parameters
+    ----------
+    package : str
+        The import that failed.
+    extra : str
+        The extra of bigdag that installs it.
+    purpose : str
+        What needs it, as the subject of the sentence.
+
+    Returns
+    -------
+    MissingExtraError
+        Ready to be raised.
+
+    Examples
+    --------
+    >>> print(missing_extra("torch", "torch", "OptiMAS"))
+    OptiMAS needs the package 'torch', which is not installed. \
+Install it with: pip install 'bigdag[torch]'
+    """
+    return MissingExtraError(
+        f"{purpose} needs the package {package!r}, which is not installed. "
+        f"Install it with: pip install 'bigdag[{extra}]'"
+    )
