@@ -1,0 +1,699 @@
+"""The door in: what it lets through unchanged, and the sentence for each thing it refuses."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.feather
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.validation import validate_data
+
+from bigdag.data import Dataset, as_dataset, read_table
+from bigdag.errors import DataError, DataWarning, ParameterError
+
+pytestmark = pytest.mark.filterwarnings("error::bigdag.errors.DataWarning")
+
+TABLE = np.array([[1.0, 5.0, -2.0], [2.0, 3.0, 0.5], [4.0, 1.0, 7.0], [0.0, 2.0, 1.0]])
+
+
+def check_holds(data: Dataset, values: np.ndarray) -> None:
+    """The properties of every Dataset made from values, against plain NumPy."""
+    values = np.asarray(values, dtype=np.float64)
+    n, d = values.shape
+    assert data.X is not None
+    assert data.X.shape == (n, d)
+    assert data.X.dtype == np.float64
+    assert data.X.flags.f_contiguous
+    assert not data.X.flags.writeable
+    assert not data.mean.flags.writeable
+    assert (data.n_samples, data.n_features, len(data.names)) == (n, d, d)
+    scale = np.abs(values).max(axis=0)
+    assert (np.abs(data.X.mean(axis=0)) <= 1e-15 * scale).all()
+    # A column that varies by less than 1e-150 has no variance in float64, and counts as constant.
+    assert (np.abs(data.X + data.mean - values) <= 1e-12 * scale + 1e-149).all()
+
+
+# What is let in.
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f8", "i1", "u2", "i8", "longdouble"])
+@pytest.mark.parametrize("order", ["C", "F", "strided", "reversed", "readonly"])
+def test_arrays_of_any_dtype_and_layout(dtype, order):
+    values = np.round(np.abs(TABLE)).astype(dtype)
+    array = {
+        "C": np.ascontiguousarray(values),
+        "F": np.asfortranarray(values),
+        "strided": np.repeat(np.repeat(values, 2, axis=0), 3, axis=1)[::2, ::3],
+        "reversed": values[::-1, ::-1].copy()[::-1, ::-1],
+        "readonly": values.copy(),
+    }[order]
+    array.flags.writeable = order != "readonly"
+    before = array.copy()
+    data = as_dataset(array)
+    check_holds(data, values)
+    assert data.names == ("x0", "x1", "x2")
+    assert not data.named
+    assert not np.shares_memory(data.X, array)
+    np.testing.assert_array_equal(array, before)
+
+
+def test_bool_object_list_and_masked():
+    flags = np.array([[True, False], [False, False], [True, True]])
+    check_holds(as_dataset(flags), flags)
+    check_holds(as_dataset(TABLE.astype(object)), TABLE)
+    check_holds(as_dataset(TABLE.tolist()), TABLE)
+    check_holds(as_dataset(tuple(map(tuple, TABLE))), TABLE)
+    check_holds(as_dataset([list(row) for row in TABLE.astype(int)]), TABLE.astype(int))
+    check_holds(as_dataset(np.ma.masked_array(TABLE)), TABLE)
+    with pytest.raises(DataError, match=r"1 value is NaN.*row 2"):
+        as_dataset(np.ma.masked_array(TABLE, mask=TABLE == 3.0))
+
+
+class _Protocol:
+    """Only the data frame protocol of the table within."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __dataframe__(self, nan_as_null=False, allow_copy=True):
+        return self.table.__dataframe__(nan_as_null, allow_copy)
+
+
+class _Stream:
+    """Only the Arrow stream protocol of the table within."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+class _Array:
+    """Only the array protocol of the table within."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.table, dtype=dtype)
+
+
+@pytest.mark.parametrize("wrap", [_Protocol, _Stream, lambda table: table, pa.Table.to_pandas])
+def test_data_frames_of_any_make_keep_their_names(wrap):
+    columns = {
+        "a b": pa.array(TABLE[:, 0]),
+        "β": pa.array([1, 2, 3, 5], pa.int16()),
+        "": pa.array([0.5, 0.25, 4.0, 1.0], pa.float32()),
+        "flag": pa.array([True, False, False, True]),
+    }
+    table = pa.table(columns)
+    data = as_dataset(wrap(table))
+    check_holds(data, table.to_pandas().to_numpy(dtype=np.float64))
+    assert data.names == tuple(columns)
+    assert data.named
+
+
+def test_array_protocol_and_torch():
+    check_holds(as_dataset(_Array(TABLE)), TABLE)
+    torch = pytest.importorskip("torch")
+    tensor = torch.tensor(TABLE, dtype=torch.float32)
+    data = as_dataset(tensor)
+    check_holds(data, TABLE)
+    assert torch.equal(tensor, torch.tensor(TABLE, dtype=torch.float32))
+    with pytest.raises(DataError, match="cannot be read as a table"):
+        as_dataset(tensor.requires_grad_())
+
+
+def test_pandas_dtypes_and_many_columns():
+    frame = pd.DataFrame(
+        {
+            "nullable": pd.array([1, 2, 5, 3], dtype="Int64"),
+            "flag": pd.array([True, False, True, True], dtype="boolean"),
+            "object": np.array([1, 2.5, True, np.float32(3)], dtype=object),
+            "arrow": pd.array([1.5, 2.5, 1.0, 0.0], dtype="float64[pyarrow]"),
+            "sparse": pd.arrays.SparseArray([0.0, 0.0, 3.0, 1.0]),
+        }
+    )
+    before = frame.copy(deep=True)
+    data = as_dataset(frame)
+    expected = np.column_stack([np.array(list(frame[c]), dtype=float) for c in frame])
+    check_holds(data, expected)
+    pd.testing.assert_frame_equal(frame, before)
+    frame.loc[2, "nullable"] = pd.NA
+    with pytest.raises(DataError, match=r"column 'nullable', row 3"):
+        as_dataset(frame)
+    # More values than one block holds, in frames of one dtype and of two.
+    wide = np.random.default_rng(0).normal(size=(700, 2000))
+    check_holds(as_dataset(pd.DataFrame(wide)), wide)
+    two = pd.DataFrame(wide).astype(dict.fromkeys(range(0, 2000, 3), np.float32))
+    check_holds(as_dataset(two), two.to_numpy(dtype=np.float64))
+
+
+def test_names_rules():
+    frame = pd.DataFrame(TABLE)
+    assert not as_dataset(frame).named
+    assert as_dataset(frame).names == ("x0", "x1", "x2")
+    assert as_dataset(frame.set_axis(["u", "v", "w"], axis=1)).names == ("u", "v", "w")
+    assert as_dataset(frame, names=["u", "v", "w"]).named
+    with pytest.raises(TypeError, match="Feature names are only supported if all"):
+        as_dataset(frame.set_axis(["u", 1, 2], axis=1))
+    with pytest.raises(DataError, match=r"unique.*'u'"):
+        as_dataset(frame.set_axis(["u", "v", "u"], axis=1))
+    with pytest.raises(DataError, match="unique"):
+        as_dataset(TABLE, names=["u", "u", "v"])
+    with pytest.raises(DataError, match="Got 2 for 3 columns"):
+        as_dataset(TABLE, names=["u", "v"])
+    for bad in ("uvw", [1, 2, 3]):
+        with pytest.raises(DataError, match="sequence of strings"):
+            as_dataset(TABLE, names=bad)
+
+
+def test_a_dataset_is_returned_as_it_is():
+    data = as_dataset(TABLE)
+    assert as_dataset(data) is data
+    renamed = as_dataset(data, names=["u", "v", "w"])
+    assert renamed.names == ("u", "v", "w")
+    assert renamed.X is data.X
+
+
+@given(
+    hnp.arrays(
+        np.float64,
+        hnp.array_shapes(min_dims=2, max_dims=2, min_side=2, max_side=8),
+        elements=st.floats(-1e3, 1e3),
+    ),
+    st.integers(-12, 12),
+)
+def test_centring_at_every_scale(values, exponent):
+    values = values * 10.0**exponent
+    before = values.copy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        check_holds(as_dataset(values), values)
+    np.testing.assert_array_equal(values, before)
+
+
+def test_scales_far_apart_and_a_far_mean():
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(200, 25)) * 10.0 ** np.arange(-12, 13)
+    data = as_dataset(values)
+    assert not data.constant.any()
+    np.testing.assert_allclose(data.X.std(axis=0), values.std(axis=0), rtol=1e-12)
+    far = 1e9 + rng.normal(size=(500, 2))
+    np.testing.assert_allclose(as_dataset(far).X, far - far.mean(axis=0), atol=1e-6)
+    assert (np.abs(as_dataset(far).X.sum(axis=0)) < 1e-9).all()
+
+
+# Constant columns.
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, -1 / 3, 1e12, 1e149, 1e-300])
+def test_a_constant_column_is_exactly_zero_and_warned_of(value):
+    values = np.column_stack([np.full(1001, value), np.arange(1001.0)])
+    with pytest.warns(DataWarning, match=r"1 of 2 columns are constant.*'x0'") as caught:
+        data = as_dataset(values)
+    assert caught[0].filename == __file__
+    assert len(caught) == 1
+    assert (data.X[:, 0] == 0).all()
+    np.testing.assert_array_equal(data.constant, [True, False])
+    np.testing.assert_allclose(data.mean[0], value, rtol=1e-15)
+
+
+def test_constant_up_to_rounding():
+    noise = np.random.default_rng(2).normal(size=(300, 4))
+    values = np.array([0.1, 1e12, 1e12, 0.0]) + noise * [1e-16, 1e-3, 10.0, 1e-12]
+    with pytest.warns(DataWarning, match="2 of 4"):
+        data = as_dataset(values)
+    np.testing.assert_array_equal(data.constant, [True, True, False, False])
+    np.testing.assert_array_equal(data.constant, ~data.X.any(axis=0))
+
+
+def test_many_constant_columns_are_counted_not_listed():
+    with pytest.warns(DataWarning, match=r"9 of 9 .*'x0', 'x1', 'x2' and 6 more"):
+        as_dataset(np.ones((3, 9)))
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (np.arange(3.0), "Reshape your data"),
+        (np.zeros((2, 2, 2)), r"3-D array of shape \(2, 2, 2\)"),
+        (np.float64(3.0), "Expected a 2-D table"),
+        (None, "Expected a 2-D table, got None"),
+        ({"a": [1, 2]}, "Expected a 2-D table.*'dict'"),
+        ([], r"0 sample\(s\)"),
+        (pd.Series([1.0, 2.0]), "Reshape your data"),
+        (pa.chunked_array([[1.0, 2.0]]), "Reshape your data"),
+        (np.empty((0, 3)), r"0 sample\(s\).*no rows"),
+        (np.ones((1, 3)), r"1 sample\(s\).*one row"),
+        (
+            np.empty((12, 0)),
+            r"0 feature\(s\) \(shape=\(12, 0\)\) while a minimum of 1 is required.",
+        ),
+        (pd.DataFrame(index=range(3)), "no columns"),
+        (pd.DataFrame(columns=["a"], dtype=float), "no rows"),
+        (TABLE + 1j, "Complex data not supported"),
+        (pd.DataFrame(TABLE + 1j), "Complex data not supported"),
+        ([[1, 2], [3]], "Row 2 has 1 cells, but row 1 has 2"),
+        ("table.csv", "read_table"),
+        (np.array([["1", "2"], ["3", "4"]]), r"2 of 2 columns hold text.*'x0' \(row 1: '1'\)"),
+        ([[1, "u"], [2, 3]], r"1 of 2 columns hold text.*'x1' \(row 1: 'u'\)"),
+        ([[1, 10**400], [2, 3]], "infinite.*'x1', row 1"),
+        (np.array([[1.0, 1e151], [2.0, 3.0]]), r"'x1' holds 1e\+151 in row 1.*1e\+150.*Rescale"),
+        (pd.DataFrame({"t": pd.to_datetime(["2020-01-01", "2021-01-01"])}), "'t'"),
+        (pd.DataFrame({"c": pd.Categorical([1, 2])}), "'c'"),
+    ],
+)
+def test_refused(table, message):
+    with pytest.raises(DataError, match=message):
+        as_dataset(table)
+
+
+def test_nan_and_infinity_are_placed_and_counted():
+    values = np.random.default_rng(3).normal(size=(1500, 1500))  # several blocks
+    values[[3, 9], 1400] = np.nan, np.inf
+    values[7, 1200] = -np.inf
+    with pytest.raises(DataError, match="NaN or infinite") as caught:
+        as_dataset(values)
+    assert "3 values are" in str(caught.value)
+    assert "2 of 1500 columns ('x1200', 'x1400')" in str(caught.value)
+    assert "-inf in column 'x1200', row 8" in str(caught.value)
+    assert "Imputer" in str(caught.value)
+
+
+def test_text_columns_are_named_with_an_example():
+    frame = pd.DataFrame({"ok": [1.0, 2.0], "city": ["Oslo", "Bergen"]})
+    with pytest.raises(DataError, match=r"1 of 2 columns.*'city' \(row 1: 'Oslo'\)"):
+        as_dataset(frame)
+    with pytest.raises(DataError, match=r"'city' \(row 1: 'Oslo'\)"):
+        as_dataset(pa.Table.from_pandas(frame))
+    mixed = pd.DataFrame({"m": np.array([1, None, "x7"], dtype=object)})
+    with pytest.raises(DataError, match=r"'m' \(row 3: 'x7'\)"):
+        as_dataset(mixed)
+    many = pd.DataFrame({f"c{j}": ["u", "v"] for j in range(7)})
+    with pytest.raises(DataError, match=r"'c2' \(row 1: 'u'\) and 4 more") as caught:
+        as_dataset(many)
+    assert "c3" not in str(caught.value)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil", "dok", "dia", "bsr"])
+def test_sparse_is_refused(form):
+    for matrix in (sparse.csr_array(TABLE), sparse.csr_matrix(TABLE)):
+        with pytest.raises((TypeError, ValueError), match="Sparse data are not supported"):
+            as_dataset(matrix.asformat(form))
+
+
+class _Door(BaseEstimator):
+    """The least estimator that takes its data through the door."""
+
+    def fit(self, X, y=None):
+        data = as_dataset(X)
+        validate_data(self, X, skip_check_array=True)
+        self.mean_ = data.mean.copy()
+        return self
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_estimator_behind_the_door_passes_scikit_learns_checks():
+    check_estimator(_Door())
+
+
+# Covariance matrices.
+
+
+def _covariance(d: int = 5, seed: int = 0) -> np.ndarray:
+    X = np.random.default_rng(seed).normal(size=(50, d)) * 10.0 ** np.linspace(-6, 6, d)
+    return np.cov(X, rowvar=False)
+
+
+@pytest.mark.parametrize("make", [np.asarray, np.asfortranarray, np.float32, pd.DataFrame, list])
+def test_covariance_is_taken_over(make):
+    S = _covariance()
+    given_ = make(S)
+    data = Dataset.from_covariance(given_, n_samples=np.int64(50))
+    assert data.X is None
+    assert (data.n_samples, data.n_features, data.named) == (50, 5, False)
+    assert not data.covariance.flags.writeable
+    np.testing.assert_allclose(data.covariance, S, rtol=1e-6)
+    np.testing.assert_array_equal(data.covariance, data.covariance.T)
+    np.testing.assert_array_equal(data.mean, np.zeros(5))
+    assert not np.shares_memory(data.covariance, S)
+    np.testing.assert_array_equal(S, _covariance())
+
+
+def test_covariance_names_and_constant():
+    S = _covariance(3)
+    S[1, :] = S[:, 1] = 0.0
+    frame = pd.DataFrame(S, columns=list("abc"), index=list("abc"))
+    with pytest.warns(DataWarning, match=r"1 of 3 .*'b'") as caught:
+        data = Dataset.from_covariance(frame, 10)
+    assert caught[0].filename == __file__
+    assert data.names == ("a", "b", "c")
+    np.testing.assert_array_equal(data.constant, [False, True, False])
+    with pytest.raises(DataError, match="same names in the same order"):
+        Dataset.from_covariance(frame.set_axis(list("acb"), axis=0), 10)
+    assert Dataset.from_covariance(_covariance(2), 9, names=["u", "v"]).names == ("u", "v")
+
+
+def test_covariance_of_one_variable_duplicates_and_fewer_samples_than_variables():
+    assert Dataset.from_covariance([[4.0]], 2).n_features == 1
+    X = np.random.default_rng(4).normal(size=(6, 30))
+    X[:, 7] = X[:, 3]
+    Dataset.from_covariance(np.cov(X, rowvar=False), 6)
+    Dataset.from_covariance(np.cov(X, rowvar=False).astype(np.float32), 6)
+
+
+@pytest.mark.parametrize(
+    ("S", "message"),
+    [
+        (np.ones((2, 3)), "square. Got 2 rows and 3 columns"),
+        ([[1.0, np.nan], [np.nan, 1.0]], "2 covariances are NaN"),
+        (
+            [[1.0, 0.5], [0.4, 1.0]],
+            "symmetric. The largest asymmetry is 0.1, between 'x0' and 'x1'",
+        ),
+        ([[1e-12, 5e-13], [4e-13, 1e-12]], "symmetric. The largest asymmetry is 1e-13"),
+        ([[1.0, 0.0], [0.0, -2.0]], "negative. Got -2 for 'x1'"),
+        ([[1.0, 1.1], [1.1, 1.0]], "covariance 1.1 of 'x0' and 'x1'|covariance 1.1 of 'x1' and"),
+        ([[0.0, 0.1], [0.1, 1.0]], "larger than their variances"),
+        ([[1, 0.9, -0.9], [0.9, 1, 0.9], [-0.9, 0.9, 1]], "semi-definite.*eigenvalue.*-0.8"),
+        (np.empty((0, 0)), r"0 feature\(s\)"),
+        (np.ones(3), "Reshape"),
+        ([["a"]], "not numbers"),
+    ],
+)
+def test_covariance_refused(S, message):
+    with pytest.raises(DataError, match=message):
+        Dataset.from_covariance(S, 10)
+
+
+@pytest.mark.parametrize("n_samples", [1, 0, -3, 2.0, "9", None, True, np.nan])
+def test_covariance_needs_its_sample_size(n_samples):
+    with pytest.raises(DataError, match="n_samples must be an integer of at least 2"):
+        Dataset.from_covariance(np.eye(2), n_samples)
+
+
+# Text files.
+
+
+def write(folder: Path, name: str, text: str | bytes) -> Path:
+    raw = text.encode() if isinstance(text, str) else text
+    path = folder / name
+    path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "names"),
+    [
+        ("t.csv", "a,b\n1,2\n3,5\n", ("a", "b")),
+        ("t.CSV", "a;b\n1;2\n3;5\n", ("a", "b")),
+        ("t.csv", "a\tb\n1\t2\n3\t5\n", ("a", "b")),
+        ("t.csv.gz", "a,b\n1,2\n3,5", ("a", "b")),
+        ("t.tsv", "a, b\tc;d\n1\t2\n3\t5\n", ("a, b", "c;d")),
+        ("t.tsv.gz", "a\tb\r\n1\t2\r\n3\t5\r\n", ("a", "b")),
+        ("t.txt", "a b\n1 2\n3 5\n", ("a", "b")),
+        ("t.txt", "  1   2 \n  3  5\n", None),
+        ("t.txt.gz", "1,2\n3,5\n", None),
+        ("t.csv", "1,2\r\n3,5\r\n", None),
+        ("t.csv", "\n\na,b\n\n1,2\n\n3,5\n\n", ("a", "b")),
+        ("t.csv", " a , b\n +1 , 2.\n3e0, 50E-1\n", ("a", "b")),
+        ("t.csv", '"a,1","b ""x"""\n"1",2\n3,"5"\n', ("a,1", 'b "x"')),
+        ("t.csv", '"a\nz",b\n1,2\n3,5\n', ("a\nz", "b")),
+        ("t.csv", "\ufeffa,β\n1,2\n3,5\n", ("a", "β")),
+        ("t.csv", "k__A;p__B,k__C;p__D\n1,2\n3,5\n", ("k__A;p__B", "k__C;p__D")),
+        ("t.csv", "a,2\n1,2\n3,5\n", ("a", "2")),
+        ("t.csv", "a,NA\n1,2\n3,5\n", ("a", "NA")),
+        ("t.csv", "a,\n1,2\n3,5\n", ("a", "x1")),
+    ],
+)
+def test_text_files(tmp_path, name, text, names):
+    data = read_table(write(tmp_path, name, text))
+    check_holds(data, [[1, 2], [3, 5]])
+    assert data.named == (names is not None)
+    assert data.names == (names or ("x0", "x1"))
+
+
+def test_header_can_be_forced(tmp_path):
+    path = write(tmp_path, "t.csv", "7,8\n1,2\n3,5\n")
+    assert read_table(path).n_samples == 3
+    assert read_table(path, header=True).names == ("7", "8")
+    assert read_table(str(path), header=False).n_samples == 3
+    with pytest.raises(DataError, match=r"2 of 2 columns hold text.*\(row 1: 'a'\)"):
+        read_table(write(tmp_path, "u.csv", "a,b\n1,2\n3,5\n"), header=False)
+    with pytest.raises(ParameterError, match="header must be"):
+        read_table(path, header="first")
+
+
+def test_numbered_columns_without_a_header_are_warned_of(tmp_path):
+    path = write(tmp_path, "t.csv", "0,1,2\n4,5,5\n7,8,1\n")
+    with pytest.warns(DataWarning, match="like column numbers") as caught:
+        assert read_table(path).n_samples == 3
+    assert caught[0].filename == __file__
+    assert read_table(path, header=True).n_samples == 2
+
+
+@pytest.mark.parametrize("labels", [range(4), range(1, 5), ["s1", "s2", "s3", "4"]])
+@pytest.mark.parametrize("columns", [["a", "b", "c"], range(3)])
+def test_row_labels_are_left_out_with_a_warning(tmp_path, labels, columns):
+    frame = pd.DataFrame(TABLE, index=list(labels), columns=columns)
+    frame.to_csv(tmp_path / "t.csv")
+    with pytest.warns(DataWarning, match="row labels") as caught:
+        data = read_table(tmp_path / "t.csv")
+    assert caught[0].filename == __file__
+    check_holds(data, TABLE)
+    assert data.names == tuple(str(c) for c in columns)
+
+
+def test_a_first_column_without_a_name_that_holds_data_is_kept(tmp_path):
+    data = read_table(write(tmp_path, "t.csv", ",a\n0.5,1\n7,2\n3,3\n"))
+    check_holds(data, [[0.5, 1], [7, 2], [3, 3]])
+    assert data.names == ("x0", "a")
+
+
+def test_truth_values_in_text(tmp_path):
+    data = read_table(write(tmp_path, "t.csv", "a,b\n1,True\n2,False\n3,True\n"))
+    check_holds(data, [[1, 1], [2, 0], [3, 1]])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the file is empty"),
+        (" \n\r\n", "the file is empty"),
+        ("a,b\n", "header of 2 names, but no rows"),
+        ("a,b\n1,2\n", "1 sample"),
+        ("a,b\n1,2\n3\n4,5\n", "line 3 has 1 cell, expected 2"),
+        ("a,b\n1,2\n\n3,4,5\n", "line 4 has 3 cells, expected 2"),
+        ("1,2\n3,4\n5,6,\n", "line 3 has 3 cells, expected 2"),
+        ("a,b\n1,\n3,2\n", "1 value is NaN.*column 'b', row 1"),
+        ("a,b\n1,2\n3,NA\n4,nan\n", "2 values are NaN.*column 'b', row 2"),
+        ("a,b\n1,2\n-inf,3\n", "-inf in column 'a', row 2"),
+        ("1,,3\n3,2,1\n", "column 'x1', row 1"),
+        ("a,b\n1,2\n3,1e400\n", "inf in column 'b', row 2"),
+        ("a,b,c\n1,2,u\n3,?,v\n", r"2 of 3 columns.*'b' \(row 2: '\?'\), 'c' \(row 1: 'u'\)"),
+        ("a,b,a\n1,2,3\n3,4,5\n", "unique.*'a'"),
+        ("a,b\n1,2\n3,5\n".encode("utf-16"), "not UTF-8"),
+        (b"\x00\xff\x12" * 50, "not UTF-8"),
+    ],
+)
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+def test_text_files_refused(tmp_path, name, text, message):
+    path = write(tmp_path, name, text)
+    with pytest.raises(DataError, match=message) as caught:
+        read_table(path)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_a_ragged_line_far_down_and_a_late_text_cell(tmp_path):
+    lines = ["a,b,c"] + ["1.5,2.5,3.5", "2.5,1.5,0.5"] * 20_000
+    lines[30_000] = "1,2"
+    with pytest.raises(DataError, match="line 30001 has 2 cells, expected 3"):
+        read_table(write(tmp_path, "t.csv", "\n".join(lines)))
+    lines[30_000] = "1,oops,2"
+    with pytest.raises(DataError, match=r"'b' \(row 30000: 'oops'\)"):
+        read_table(write(tmp_path, "t.csv", "\n".join(lines)))
+
+
+def test_a_wide_csv_is_read_in_seconds(tmp_path):
+    values = np.random.default_rng(5).normal(size=(200, 5000))
+    path = tmp_path / "wide.csv"
+    pa.csv.write_csv(pa.table(list(values.T), names=[f"g{j}" for j in range(5000)]), path)
+    start = time.perf_counter()
+    data = read_table(path)
+    assert time.perf_counter() - start < 5
+    check_holds(data, values)
+
+
+def test_a_line_longer_than_the_usual_block_of_the_reader(tmp_path):
+    values = np.random.default_rng(6).normal(size=(3, 60_000))
+    np.savetxt(tmp_path / "t.txt", values)
+    check_holds(read_table(tmp_path / "t.txt"), values)
+
+
+# Other files, and every file.
+
+
+def _save(path: Path, values: np.ndarray, names: list[str]) -> None:
+    frame = pd.DataFrame(values, columns=names)
+    match path.suffix:
+        case ".csv" | ".gz":
+            frame.to_csv(path, index=False)
+        case ".tsv":
+            frame.to_csv(path, index=False, sep="\t")
+        case ".parquet":
+            frame.to_parquet(path)
+        case ".feather" | ".arrow":
+            pyarrow.feather.write_feather(frame, path)
+        case ".npy":
+            np.save(path, values)
+        case ".npz":
+            np.savez(path, table=values, names=np.array(names))
+
+
+@pytest.mark.parametrize(
+    "suffix", [".csv", ".csv.gz", ".tsv", ".parquet", ".feather", ".arrow", ".npy", ".npz"]
+)
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    values=hnp.arrays(
+        np.float64,
+        hnp.array_shapes(min_dims=2, max_dims=2, min_side=2, max_side=6),
+        elements=st.floats(-1e150, 1e150),
+    ),
+    data=st.data(),
+)
+def test_round_trip_gives_the_same_numbers(tmp_path, suffix, values, data):
+    label = st.text("abcXYZ019_ ,;\"'é", min_size=1, max_size=6).map(lambda s: f"v{s}z")
+    d = values.shape[1]
+    names = data.draw(st.lists(label, min_size=d, max_size=d, unique=True))
+    path = tmp_path / f"t{suffix}"
+    _save(path, values, names)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        direct, read = as_dataset(values, names=names), read_table(path)
+    np.testing.assert_array_equal(read.X, direct.X)
+    np.testing.assert_array_equal(read.mean, direct.mean)
+    assert read.names == (direct.names if suffix != ".npy" else tuple(f"x{j}" for j in range(d)))
+
+
+def test_the_index_of_a_pandas_file_is_no_column(tmp_path):
+    frame = pd.DataFrame(TABLE, columns=list("abc"), index=pd.Index(list("wxyz"), name="who"))
+    folder = tmp_path / "year=2020"
+    folder.mkdir()
+    frame.to_parquet(folder / "t.parquet")
+    data = read_table(folder / "t.parquet")
+    check_holds(data, TABLE)
+    assert data.names == ("a", "b", "c")
+
+
+def test_arrow_files_with_text_or_gaps(tmp_path):
+    table = pa.table({"a": [1.0, None, 3.0], "b": [1, 2, 3]})
+    pyarrow.feather.write_feather(table, tmp_path / "t.feather")
+    with pytest.raises(DataError, match="column 'a', row 2"):
+        read_table(tmp_path / "t.feather")
+    pd.DataFrame({"a": [1.0, 2.0], "b": ["u", "v"]}).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=r"'b' \(row 1: 'u'\)"):
+        read_table(tmp_path / "t.parquet")
+
+
+def test_npz_contents(tmp_path):
+    path = tmp_path / "t.npz"
+    np.savez(path, TABLE)
+    check_holds(read_table(path), TABLE)
+    for arrays, message in [
+        ({"a": TABLE, "b": TABLE}, r"one 2-D array.*'a' \(4, 3\), 'b' \(4, 3\)"),
+        ({"a": TABLE[0]}, "one 2-D array"),
+        ({}, "no array"),
+        ({"a": TABLE, "names": np.array(["u"])}, "must hold 3 strings"),
+        ({"a": TABLE, "names": np.arange(3)}, "must hold 3 strings"),
+        ({"a": TABLE.astype(object)}, "pickles.*never loaded"),
+    ]:
+        np.savez(path, **arrays)
+        with pytest.raises(DataError, match=message):
+            read_table(path)
+
+
+def test_npy_contents(tmp_path):
+    path = tmp_path / "t.npy"
+    np.save(path, TABLE.astype(object))
+    with pytest.raises(DataError, match=r"pickles.*never loaded"):
+        read_table(path)
+    np.save(path, TABLE[0])
+    with pytest.raises(DataError, match="Reshape your data"):
+        read_table(path)
+    np.save(path, TABLE)
+    read_table(path)
+    np.testing.assert_array_equal(np.load(path), TABLE)
+
+
+@pytest.mark.parametrize("content", [b"", b"not what it says", b"PK\x03\x04", b"\x93NUMPY\x01"])
+@pytest.mark.parametrize("suffix", [".parquet", ".feather", ".arrow", ".npy", ".npz"])
+def test_damaged_files(tmp_path, suffix, content):
+    path = tmp_path / f"t{suffix}"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="damaged") as caught:
+        read_table(path)
+    assert str(path) in str(caught.value)
+
+
+def test_truncated_files(tmp_path):
+    rows = np.random.default_rng(7).normal(size=(50, 4))
+    for suffix in (".parquet", ".feather", ".npy", ".npz"):
+        path = tmp_path / f"t{suffix}"
+        _save(path, rows, list("abcd"))
+        path.write_bytes(path.read_bytes()[:-40])
+        with pytest.raises(DataError):
+            read_table(path)
+    path = write(tmp_path, "t.csv.gz", "a,b\n" + "1,2\n3,5\n" * 50)
+    path.write_bytes(path.read_bytes()[:-12])
+    with pytest.raises(DataError, match="cannot be read"):
+        read_table(path)
+    (tmp_path / "u.csv.gz").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match="cannot be read"):
+        read_table(tmp_path / "u.csv.gz")
+
+
+def test_paths(tmp_path):
+    with pytest.raises(DataError, match=r"no file .*nowhere\.csv"):
+        read_table(tmp_path / "nowhere.csv")
+    with pytest.raises(DataError, match="is a directory"):
+        read_table(tmp_path)
+    for name in ("t.xlsx", "t", "t.gz", "t.parquet.gz"):
+        with pytest.raises(DataError, match=r"not known. Known are \.csv.*\.npz"):
+            read_table(write(tmp_path, name, "1,2\n3,4\n"))
+
+
+def test_reading_leaves_the_file_alone(tmp_path):
+    path = write(tmp_path, "t.csv", "a,b\n1,2\n3,5\n")
+    before = (path.read_bytes(), path.stat().st_mtime_ns)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_table(path)
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+
+
+def test_every_message_is_one_sentence_or_more():
+    """Each refusal ends in a full stop and says nothing of the inside."""
+    for table in ([], None, np.ones(2), np.ones((1, 2)), [[1, "u"], [2, 3]], [[np.nan], [1]]):
+        with pytest.raises(DataError) as caught:
+            as_dataset(table)
+        assert re.search(r"\.$", str(caught.value))
+        assert "Traceback" not in str(caught.value)
