@@ -1,0 +1,564 @@
+"""The DAG: its checks, its questions, and that no file loses anything."""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+import json
+import subprocess
+import sys
+
+import igraph
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+import bigdag.dag as module
+from bigdag.dag import DAG, whole_file
+from bigdag.errors import (
+    BigdagError,
+    DataError,
+    GraphError,
+    MissingExtraError,
+    OutputExistsError,
+    ParameterError,
+)
+
+QUICK = settings(max_examples=50, deadline=None)
+SUFFIXES = (".npz", ".parquet", ".csv", ".graphml", ".dot", ".json")
+AWKWARD = [
+    "",
+    " ",
+    "a,b",
+    'say "hi"',
+    "two\nlines",
+    "cr\rlf\r\n",
+    "\x00",
+    "a\x00",
+    "\\",
+    "\\n",
+    "NA",
+]
+AWKWARD += [
+    "&amp;",
+    "<b>",
+    "ünïcödé",
+    "雨",
+    "\ufffe",
+    "\u2028",
+    "]];",
+    "n0 -> n1",
+    "'",
+    "x\\",
+    "#",
+    "\x85",
+]
+
+
+@st.composite
+def dags(draw, max_nodes=7):
+    """Any DAG: any names, weights and order that fits, with or without reversible arcs."""
+    d = draw(st.integers(0, max_nodes))
+    order = np.array(draw(st.permutations(range(d))), dtype=np.int64)
+    forward = np.triu(np.ones((d, d), dtype=bool), 1)
+    nonzero = st.floats(allow_nan=False, allow_infinity=False)
+    W = np.zeros((d, d))
+    for i, j in zip(*np.nonzero(forward)):
+        if draw(st.booleans()):
+            W[order[i], order[j]] = draw(nonzero)
+    names = None
+    if draw(st.booleans()):
+        text = st.text() | st.sampled_from(AWKWARD)
+        names = draw(st.lists(text, min_size=d, max_size=d, unique=True))
+    reversible = None
+    if draw(st.booleans()):
+        rows = draw(st.lists(st.booleans(), min_size=d, max_size=d))
+        reversible = (W != 0) & np.array(rows, dtype=bool)[:, None]
+    return DAG(W, names, order, reversible)
+
+
+def diamond():
+    W = np.zeros((5, 5))
+    W[0, 1], W[0, 2], W[1, 3], W[2, 3] = 1.0, -3.0, 0.5, 2.0
+    return DAG(W, ["sky", "rain", "wind", "sea", "stone"])
+
+
+# ---------------------------------------------------------------- construction
+
+
+@pytest.mark.parametrize(
+    "make", [np.asarray, sparse.csr_matrix, sparse.csc_array, sparse.coo_array, sparse.lil_array]
+)
+def test_weights_in_any_form_become_csc_without_zeros_and_are_copied(make):
+    W = np.array([[0, 0, 2.0], [1.0, 0, 0], [0, 0, 0]])
+    given_ = make(W)
+    dag = DAG(given_)
+    assert isinstance(dag.weights, sparse.csc_array)
+    assert dag.weights.dtype == np.float64
+    assert dag.weights.has_sorted_indices
+    np.testing.assert_array_equal(dag.weights.toarray(), W)
+    dag.weights.data[:] = 7
+    np.testing.assert_array_equal(given_.toarray() if sparse.issparse(given_) else given_, W)
+
+
+def test_explicit_zeros_and_duplicate_entries_are_settled():
+    W = sparse.coo_array(([1.0, 2.0, 0.0], ([0, 0, 1], [1, 1, 0])), shape=(2, 2))
+    dag = DAG(W)
+    assert dag.n_arcs == 1
+    assert dag.weights[0, 1] == 3.0
+
+
+@given(dags())
+@QUICK
+def test_the_order_found_lists_causes_first(dag):
+    order = DAG(dag.weights, dag.names).order
+    rank = np.argsort(order)
+    assert sorted(order) == list(range(dag.n_nodes))
+    source, target = dag.weights.nonzero()
+    assert (rank[source] < rank[target]).all()
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "text"),
+    [
+        ({"weights": np.zeros((2, 3))}, "square"),
+        ({"weights": np.zeros(4)}, "square"),
+        ({"weights": [[0, np.nan], [0, 0]]}, "finite"),
+        ({"weights": [[0, 1j], [0, 0]]}, "real"),
+        ({"weights": [[0, "a"], [0, 0]]}, "real"),
+        ({"weights": [[0, 0], [0, 1]]}, "its own cause"),
+        ({"weights": np.zeros((2, 2)), "names": ["a"]}, "one name"),
+        ({"weights": np.zeros((2, 2)), "names": ["a", "a"]}, "'a' is there more than once"),
+        ({"weights": np.zeros((2, 2)), "names": "ab"}, "list"),
+        ({"weights": np.zeros((2, 2)), "names": ["a", "\ud800"]}, "Unicode"),
+        ({"weights": np.zeros((2, 2)), "order": [0, 0]}, "once"),
+        ({"weights": np.zeros((2, 2)), "order": [0]}, "once"),
+        ({"weights": np.zeros((2, 2)), "order": [0.0, 1.0]}, "once"),
+        ({"weights": [[0, 1], [0, 0]], "order": [1, 0]}, "'x1' stands before its cause 'x0'"),
+        ({"weights": [[0, 1], [0, 0]], "reversible": [[0, 0], [1, 0]]}, "no arc"),
+        ({"weights": [[0, 1], [0, 0]], "reversible": [0, 1]}, "shape"),
+    ],
+)
+def test_bad_parts_get_a_clear_sentence(kwargs, text):
+    with pytest.raises(GraphError, match=text):
+        DAG(**kwargs)
+
+
+@given(st.integers(0, 10**6))
+@QUICK
+def test_the_cycle_that_is_named_is_there(seed):
+    rng = np.random.default_rng(seed)
+    W = np.triu(rng.random((8, 8)) < 0.3, 1).astype(float)
+    W[7, 0] = W[0, 3] = W[3, 7] = 1.0
+    order = range(8) if seed % 2 else None
+    with pytest.raises(GraphError, match="has a cycle") as caught:
+        DAG(W, order=order)
+    walk = [int(n[1:]) for n in str(caught.value).split(": ")[1].rstrip(".").split(" -> ")]
+    assert walk[0] == walk[-1]
+    assert len(walk) > 2
+    assert all(W[i, j] for i, j in itertools.pairwise(walk))
+
+
+def test_a_long_cycle_is_shortened_and_needs_no_recursion():
+    d = 50_000
+    W = sparse.coo_array((np.ones(d), (np.arange(d), np.roll(np.arange(d), -1))), shape=(d, d))
+    with pytest.raises(GraphError, match=r"49993 more \.\.\.") as caught:
+        DAG(W)
+    assert len(str(caught.value)) < 300
+
+
+# ---------------------------------------------------------------- questions
+
+
+def test_edges_are_strongest_first_with_ties_by_index():
+    dag = DAG([[0, 1, -2, 1], [0, 0, 1, 2], [0, 0, 0, -1], [0, 0, 0, 0]])
+    rows = list(dag.edges().itertuples(index=False, name=None))
+    assert rows == [
+        ("x0", "x2", -2), ("x1", "x3", 2), ("x0", "x1", 1), ("x0", "x3", 1), ("x1", "x2", 1),
+        ("x2", "x3", -1),
+    ]  # fmt: skip
+    assert dag.edges(top=2).equals(dag.edges().head(2))
+    assert len(dag.edges(top=0)) == 0
+    assert len(dag.edges(top=99)) == 6
+    for bad in (-1, 1.5, "3"):
+        with pytest.raises(ParameterError, match="top"):
+            dag.edges(top=bad)
+
+
+def test_direction_is_a_column_only_where_known():
+    W = np.array([[0, 1, -2.0], [0, 0, 0], [0, 0, 0]])
+    assert list(DAG(W).edges().columns) == ["source", "target", "weight"]
+    known = DAG(W, reversible=[[0, 1, 0], [0, 0, 0], [0, 0, 0]])
+    assert known.edges()["direction"].tolist() == ["->", "--"]
+    assert known.threshold(1.5).edges()["direction"].tolist() == ["->"]
+    assert known.subgraph(["x1", "x0"]).edges()["direction"].tolist() == ["--"]
+    assert DAG(W, reversible=np.zeros((3, 3))).edges()["direction"].tolist() == ["->", "->"]
+
+
+@given(dags(), st.floats(0, 1e300))
+@QUICK
+def test_threshold_keeps_exactly_the_arcs_above(dag, t):
+    kept = dag.threshold(t)
+    dense = dag.weights.toarray()
+    np.testing.assert_array_equal(kept.weights.toarray(), np.where(np.abs(dense) > t, dense, 0))
+    np.testing.assert_array_equal(kept.order, dag.order)
+    assert kept.names == dag.names
+    assert (kept.reversible is None) == (dag.reversible is None)
+
+
+@pytest.mark.parametrize("t", [-1, np.nan, np.inf])
+def test_threshold_refuses(t):
+    with pytest.raises(ParameterError, match="threshold"):
+        diamond().threshold(t)
+
+
+@given(dags())
+@QUICK
+def test_family_and_neighbourhood_agree_with_networkx(dag):
+    graph = dag.to_networkx()
+    assert list(graph) == list(dag.names)
+    for v, name in enumerate(dag.names):
+        parents, children = set(graph.pred[name]), set(graph.succ[name])
+        spouses = {p for c in children for p in graph.pred[c]} - {name}
+        for key in (v, name):
+            assert set(dag.parents(key)) == parents
+            assert set(dag.children(key)) == children
+            assert set(dag.markov_blanket(key)) == parents | children | spouses
+            assert len(dag.markov_blanket(key)) == len(parents | children | spouses)
+        for radius in (0, 1, 2):
+            ball = nx.ego_graph(graph, name, radius, undirected=True)
+            assert set(dag.neighbourhood(name, radius).names) == set(ball)
+            assert dag.neighbourhood(name, radius).n_arcs == ball.number_of_edges()
+
+
+@given(dags(), st.data())
+@QUICK
+def test_subgraph_keeps_arcs_names_and_order(dag, data):
+    nodes = data.draw(st.permutations(range(dag.n_nodes)))[: dag.n_nodes // 2 + 1]
+    part = dag.subgraph(nodes)
+    at = np.array(nodes, dtype=int)
+    np.testing.assert_array_equal(part.weights.toarray(), dag.weights.toarray()[np.ix_(at, at)])
+    assert part.names == tuple(dag.names[v] for v in nodes)
+    assert [nodes[v] for v in part.order] == [v for v in dag.order if v in nodes]
+
+
+def test_unknown_nodes_are_refused_with_the_nearest_names():
+    dag = diamond()
+    with pytest.raises(GraphError, match=r"'rian'.*Did you mean 'rain'"):
+        dag.parents("rian")
+    for bad in (5, -1):
+        with pytest.raises(GraphError, match="from 0 to 4"):
+            dag.children(bad)
+    with pytest.raises(GraphError, match="'sky' is given twice"):
+        dag.subgraph(["sea", "sky", "sky"])
+    with pytest.raises(ParameterError, match="list of names"):
+        dag.subgraph("sky")
+    with pytest.raises(ParameterError, match="radius"):
+        dag.neighbourhood("sky", -1)
+
+
+def test_named_and_repr_and_equality():
+    dag = diamond()
+    assert dag.named
+    assert not DAG(dag.weights).named
+    assert repr(dag) == "DAG(5 nodes, 4 arcs)"
+    assert (
+        repr(DAG([[0, 1], [0, 0]], reversible=[[0, 1], [0, 0]]))
+        == "DAG(2 nodes, 1 arcs, 1 reversible)"
+    )
+    assert dag == DAG(dag.weights, dag.names, dag.order)
+    assert dag != DAG(dag.weights)
+    assert dag != DAG(dag.weights * 2, dag.names)
+    assert dag != DAG(dag.weights, dag.names, reversible=np.zeros((5, 5)))
+    assert dag != dag.threshold(0.7)
+    assert dag != "dag"
+    free = np.zeros((2, 2))
+    assert DAG(free, order=[0, 1]) != DAG(free, order=[1, 0])
+
+
+@given(dags())
+@QUICK
+def test_graph_objects_hold_the_same_arcs(dag):
+    graph = dag.to_igraph()
+    assert graph.is_directed()
+    assert graph.vs["name"] == list(dag.names)
+    dense = np.zeros((dag.n_nodes, dag.n_nodes))
+    for edge in graph.es:
+        dense[edge.tuple] = edge["weight"]
+    np.testing.assert_array_equal(dense, dag.weights.toarray())
+    flagged = dag.to_networkx()
+    if dag.n_nodes:
+        np.testing.assert_array_equal(nx.to_numpy_array(flagged, nodelist=dag.names), dense)
+    if dag.reversible is not None:
+        expected = {(dag.names[i], dag.names[j]) for i, j in zip(*dag.reversible.nonzero())}
+        assert {(i, j) for i, j, r in flagged.edges(data="reversible") if r} == expected
+        assert {
+            tuple(dag.names[v] for v in e.tuple) for e in graph.es if e["reversible"]
+        } == expected
+
+
+@pytest.mark.parametrize(
+    ("package", "method"), [("networkx", "to_networkx"), ("igraph", "to_igraph")]
+)
+def test_a_missing_package_is_one_clear_sentence(monkeypatch, package, method):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'bigdag\[graphs\]'"):
+        getattr(diamond(), method)()
+
+
+def test_import_is_light():
+    code = (
+        "import sys, bigdag.dag;"
+        "heavy = {'networkx', 'igraph', 'matplotlib', 'torch', 'pandas', 'pyarrow'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# ---------------------------------------------------------------- files
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@given(dag=dags())
+@settings(QUICK, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_file_gives_back_the_same_dag(tmp_path, suffix, dag):
+    path = tmp_path / f"dag{suffix}"
+    dag.save(path, force=True)
+    back = DAG.load(path)
+    assert back == dag
+    assert back.named == dag.named
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_awkward_names_survive(tmp_path, suffix):
+    d = len(AWKWARD)
+    W = np.diag(np.arange(1.0, d), 1)
+    W[-2, -1] = 0  # the last one is isolated
+    dag = DAG(W / 3, AWKWARD, np.r_[d - 1, : d - 1])
+    dag.save(tmp_path / f"dag{suffix}")
+    assert DAG.load(str(tmp_path / f"dag{suffix}")) == dag
+
+
+def test_csv_is_plain_for_pandas(tmp_path):
+    dag = diamond()
+    dag.save(tmp_path / "dag.csv")
+    lines = (tmp_path / "dag.csv").read_text().splitlines()
+    assert lines[:2] == ["source,target,weight", "sky,wind,-3.0"]
+    table = pd.read_csv(tmp_path / "dag.csv")
+    pd.testing.assert_frame_equal(table.dropna(), dag.edges(), check_dtype=False)
+
+
+def test_parquet_is_plain_for_pandas(tmp_path):
+    dag = diamond()
+    dag.save(tmp_path / "dag.PARQUET")
+    table = pd.read_parquet(tmp_path / "dag.PARQUET")
+    pd.testing.assert_frame_equal(table, dag.edges(), check_dtype=False)
+    table.to_parquet(tmp_path / "mine.parquet")  # pandas drops the header of bigdag
+    assert DAG.load(tmp_path / "mine.parquet").names == ("sky", "wind", "sea", "rain")
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "weights"),
+    [
+        ("source,target\nb,a\na,c\n", ("b", "a", "c"), [1, 1]),
+        ("source,target,weight\nb,a,2\nlone,,\na,c,-1e-3\n", ("b", "a", "lone", "c"), [2, -1e-3]),
+        ("id,weight,target,source\n7,2,NA,1\n8,3,2,1", ("1", "NA", "2"), [2, 3]),
+        ('\ufeffsource,target,weight\r\n"a,b",c,1\r\n', ("a,b", "c"), [1]),
+        ("source,target,weight\na,b,0\n", ("a", "b"), []),
+        ("source,target,weight\n", (), []),
+    ],
+)
+def test_an_edge_list_of_ones_own(tmp_path, text, names, weights):
+    path = tmp_path / "mine.csv"
+    path.write_bytes(text.encode())
+    dag = DAG.load(path)
+    assert dag.names == names
+    assert sorted(dag.weights.data) == sorted(weights)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "Expected comma-separated"),
+        ("from,to\na,b\n", "no column 'source'.*'from', 'to'"),
+        ("source,target,weight\na,b,heavy\n", "heavy"),
+        ("source,target,weight\na,b,1\nb,c,\n", "row 2 has no finite weight"),
+        ("source,target,weight\na,b,1\nb,c,inf\n", "row 2 has no finite weight"),
+        ("source,target,weight\n,b,1\n", "row 1 has no source"),
+        ("source,target,weight\na,b,1\na,b\n", "Expected 3 columns, got 2"),
+        ("source,target,weight\na,b,1\na,b,2\n", "'a' -> 'b' is there more than once"),
+        ("source,target,weight,direction\na,b,1,<-\n", "direction"),
+    ],
+)
+def test_a_bad_edge_list_is_refused(tmp_path, text, message):
+    path = tmp_path / "mine.csv"
+    path.write_text(text)
+    with pytest.raises(DataError, match=message) as caught:
+        DAG.load(path)
+    assert "mine.csv" in str(caught.value)
+
+
+def test_graphml_is_read_by_networkx_and_igraph(tmp_path):
+    names = ["<a & b>", "ü", "sea", "x\x00y", "lone"]
+    flags = np.zeros((5, 5), dtype=bool)
+    flags[0, 2] = True
+    dag = DAG(diamond().weights, names, reversible=flags)
+    dag.save(tmp_path / "dag.graphml")
+    graph = nx.read_graphml(tmp_path / "dag.graphml")
+    assert [graph.nodes[v]["name"] for v in graph] == ["<a & b>", "ü", "sea", "x\ufffdy", "lone"]
+    np.testing.assert_array_equal(nx.to_numpy_array(graph), dag.weights.toarray())
+    assert [graph.edges[e]["reversible"] for e in (("n0", "n2"), ("n0", "n1"))] == [True, False]
+    other = igraph.Graph.Read_GraphML(str(tmp_path / "dag.graphml"))
+    assert other.is_directed()
+    assert other.vs["name"][0] == "<a & b>"
+    assert {e.tuple: e["weight"] for e in other.es} == {
+        (i, j): dag.weights[i, j] for i, j in zip(*map(np.ndarray.tolist, dag.weights.nonzero()))
+    }
+
+
+def test_graphml_of_networkx_is_read(tmp_path):
+    dag = diamond()
+    nx.write_graphml(dag.to_networkx(), tmp_path / "theirs.graphml")
+    assert DAG.load(tmp_path / "theirs.graphml") == DAG(dag.weights, dag.names)
+    nx.write_graphml(dag.to_networkx().to_undirected(), tmp_path / "flat.graphml")
+    with pytest.raises(DataError, match="undirected"):
+        DAG.load(tmp_path / "flat.graphml")
+
+
+def test_a_foreign_dot_file_is_refused(tmp_path):
+    path = tmp_path / "other.dot"
+    path.write_text('digraph { "a" -> "b"; }\n')
+    with pytest.raises(DataError, match="only DOT files that bigdag wrote"):
+        DAG.load(path)
+
+
+def test_dot_quotes_names_and_leaves_heads_off(tmp_path):
+    dag = DAG([[0, 1.0], [0, 0]], ['a"\\', "b\n&lt;"], reversible=[[0, 1], [0, 0]])
+    dag.save(tmp_path / "dag.dot")
+    text = (tmp_path / "dag.dot").read_text()
+    assert r'n0 [label="a\"\\", ' in text
+    assert r'n1 [label="b\n&amp;lt;", ' in text
+    assert 'n0 -> n1 [value=1.0, label="1", dir=none];' in text
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_broken_file_is_a_data_error(tmp_path, suffix):
+    path = tmp_path / f"dag{suffix}"
+    diamond().save(path)
+    whole = path.read_bytes()
+    broken = [b"", b"\x00\xff" * 50, whole[: len(whole) // 3], whole[:-3]]
+    if suffix in (".npz", ".parquet"):
+        broken.append(whole[: len(whole) // 2] + b"\x55" * 20 + whole[len(whole) // 2 + 20 :])
+    for k, content in enumerate(broken):
+        path.write_bytes(content)
+        if suffix == ".csv" and k >= 2:
+            continue  # a CSV file cut at the end of a row is a shorter edge list
+        with pytest.raises(DataError, match="dag"):
+            DAG.load(path)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_with_a_cycle_is_a_graph_error(tmp_path, suffix, monkeypatch):
+    dag, path = diamond(), tmp_path / f"dag{suffix}"
+    dag.weights = sparse.csc_array(
+        dag.weights + sparse.csc_array(([1.0], ([3], [0])), shape=(5, 5))
+    )
+    dag.save(path)
+    with pytest.raises(GraphError, match=r"cycle: .*sea -> sky"):
+        DAG.load(path)
+
+
+@pytest.mark.parametrize("suffix", [s for s in SUFFIXES if s != ".csv"])
+def test_a_newer_format_is_refused(tmp_path, suffix, monkeypatch):
+    monkeypatch.setattr(module, "_VERSION", 2)
+    diamond().save(tmp_path / f"dag{suffix}")
+    monkeypatch.undo()
+    with pytest.raises(DataError, match=r"format 2.*newer bigdag"):
+        DAG.load(tmp_path / f"dag{suffix}")
+
+
+def test_arcs_to_nodes_that_are_not_there_are_refused(tmp_path):
+    path = tmp_path / "dag.json"
+    for arc in ([0, 2, 1.0], [-1, 0, 1.0]):
+        path.write_text(json.dumps(
+            {"format": "bigdag", "version": 1, "nodes": ["a", "b"], "order": [0, 1], "arcs": [arc]}
+        ))  # fmt: skip
+        with pytest.raises(DataError, match="outside of the 2 nodes"):
+            DAG.load(path)
+
+
+def test_load_refuses_missing_files_and_unknown_suffixes(tmp_path):
+    with pytest.raises(DataError, match="No such file"):
+        DAG.load(tmp_path / "none.npz")
+    for path in ("dag.xlsx", "dag", ""):
+        with pytest.raises(ParameterError, match=r"\.npz, \.parquet, \.csv"):
+            DAG.load(path)
+        with pytest.raises(ParameterError, match=r"\.npz, \.parquet, \.csv"):
+            diamond().save(path)
+
+
+def test_save_overwrites_only_by_force(tmp_path):
+    path = tmp_path / "dag.json"
+    path.write_text("precious")
+    with pytest.raises(OutputExistsError, match="force=True"):
+        diamond().save(path)
+    assert path.read_text() == "precious"
+    diamond().save(path, force=True)
+    assert DAG.load(path) == diamond()
+
+
+def test_save_into_a_missing_folder_or_over_a_folder(tmp_path):
+    with pytest.raises(ParameterError, match=r"folder .*none does not exist"):
+        diamond().save(tmp_path / "none" / "dag.csv")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(BigdagError, match="Nothing was written"):
+        diamond().save(tmp_path / "folder.csv", force=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["folder.csv"]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, suffix, monkeypatch):
+    path = tmp_path / f"dag{suffix}"
+    path.write_text("precious")
+    real_open = builtins.open
+
+    def full_disk(name, mode="r", *args, **kwargs):
+        file = real_open(name, mode, *args, **kwargs)
+        if "x" in mode:
+            file.write(b"half of it")
+            file.close()
+            file = real_open("/dev/full", "wb")
+        return file
+
+    monkeypatch.setattr(builtins, "open", full_disk)
+    with pytest.raises(BigdagError, match="Nothing was written"):
+        diamond().save(path, force=True)
+    monkeypatch.undo()
+    assert path.read_text() == "precious"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_an_interrupted_write_leaves_nothing(tmp_path, error):
+    def write():
+        with whole_file(tmp_path / "a.txt") as file:
+            file.write(b"half of it")
+            raise error
+
+    with pytest.raises(error):
+        write()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_symlink_is_written_through(tmp_path):
+    (tmp_path / "real.json").write_text("old")
+    (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
+    diamond().save(tmp_path / "link.json", force=True)
+    assert (tmp_path / "link.json").is_symlink()
+    assert DAG.load(tmp_path / "real.json") == diamond()
