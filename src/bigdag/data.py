@@ -1,4 +1,4 @@
-"""The door in: arrays, data frames and files become a checked, centred `Dataset`.
+"""The door in: arrays and data frames become a checked, centred `Dataset`.
 
 Every refusal of bad data lives here, so that the modules behind it can trust what they get: finite
 float64 numbers, at least two samples, one unique name a column, constant columns exactly zero.
@@ -6,35 +6,26 @@ float64 numbers, at least two samples, one unique name a column, constant column
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import mmap
 import re
 import reprlib
 import warnings
-import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as pacsv
 import pyarrow.interchange as interchange
-import pyarrow.parquet as pq
 from scipy import sparse
 
-from bigdag.errors import DataError, DataWarning, ParameterError
+from bigdag.errors import DataError, DataWarning
 
-__all__ = ["Dataset", "as_dataset", "read_table"]
+__all__ = ["Dataset", "as_dataset"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -47,10 +38,6 @@ _SHOWN = 3  # columns named in a message before "and k more"
 _BLOCK = 2**20  # values worked on at a time
 
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf|infinity|nan)|true|false", re.I)
-_MISSING = [*pacsv.ConvertOptions().null_values, "None"]
-_INDEX_HEADERS = ("", "Unnamed: 0")  # what pandas and R write above row labels
-_TEXT = {".csv": "\t;,", ".tsv": "\t", ".txt": "\t;, "}  # suffix: separators, in the order tried
-_SUFFIXES = ".csv, .tsv, .txt (each also with .gz), .parquet, .pq, .feather, .arrow, .npy and .npz"
 
 
 class _DataTypeError(DataError, TypeError):
@@ -163,9 +150,7 @@ class Dataset:
         matrix.flags.writeable = False
         mean = np.zeros(d)
         mean.flags.writeable = False
-        data = cls(None, names_, named, mean, int(n_samples), matrix)
-        _warn_constant(data, stacklevel=3)
-        return data
+        return _warned(cls(None, names_, named, mean, int(n_samples), matrix), stacklevel=3)
 
 
 def as_dataset(table: Any, names: Sequence[str] | None = None) -> Dataset:
@@ -209,90 +194,18 @@ def as_dataset(table: Any, names: Sequence[str] | None = None) -> Dataset:
         if names is None:
             return table
         return replace(table, names=_checked_names(names, None, table.n_features)[0], named=True)
+    return checked_dataset(table, names)
+
+
+# From a table to a Dataset.
+
+
+def checked_dataset(table: Any, names: Sequence[str] | None = None) -> Dataset:
+    """Do the work of `as_dataset`; warnings point at the caller of the function that calls this."""
     X, found = _matrix(table)
-    names_, named = _checked_names(names, found, X.shape[1])
-    return _centred(X, names_, named)
-
-
-def read_table(path: str | Path, header: bool | Literal["auto"] = "auto") -> Dataset:
-    r"""Read a file by its suffix, check it and centre it.
-
-    Parameters
-    ----------
-    path : str or Path
-        A file that ends in .csv, .tsv or .txt (each also with .gz), .parquet, .pq, .feather,
-        .arrow, .npy or .npz. An NPZ file holds one 2-D array and, if wanted, an array `names`. The
-        separator of a CSV or TXT file is found out.
-    header : bool or "auto", default="auto"
-        Whether the first line of a text file holds the names of the columns. "auto": it does if any
-        of its cells is not a number.
-
-    Returns
-    -------
-    Dataset
-        As from `as_dataset`.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read or learnt from; the message says where and why.
-
-    Warns
-    -----
-    DataWarning
-        If columns are constant, or a first column without a name was left out as row labels.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "trial.csv")
-    ...     _ = path.write_text("dose,pain\n1,5\n2,3\n3,1\n")
-    ...     read_table(path).names
-    ('dose', 'pain')
-    """
-    if header not in (True, False, "auto"):
-        raise ParameterError(f"header must be True, False or 'auto'. Got {header!r} instead.")
-    path = Path(path)
-    if path.is_dir():
-        raise DataError(f"{path} is a directory; give a file that ends in {_SUFFIXES}.")
-    if not path.exists():
-        raise DataError(f"There is no file {path}. Check the spelling and the working directory.")
-    suffix = path.suffix.lower()
-    inner = path.with_suffix("").suffix.lower() if suffix == ".gz" else suffix
-    try:
-        if inner in _TEXT:
-            X, found = _read_text(path, inner, header)
-        elif suffix in (".parquet", ".pq"):
-            # ParquetFile reads this file only; read_table would add columns from folder names.
-            X, found = _arrow_matrix(pq.ParquetFile(path).read())
-        elif suffix in (".feather", ".arrow"):
-            with pa.memory_map(str(path)) as source:
-                X, found = _arrow_matrix(pa.ipc.open_file(source).read_all())
-        elif suffix in (".npy", ".npz"):
-            X, found = _read_numpy(path)
-        else:
-            raise DataError(f"the suffix {suffix!r} is not known. Known are {_SUFFIXES}.")
-        names, named = _checked_names(None, found, X.shape[1])
-        return _centred(X, names, named)
-    except DataError as err:
-        raise type(err)(f"{path}: {err}") from None
-    except (OSError, EOFError, ValueError, zlib.error, pa.ArrowException, csv.Error) as err:
-        reason = " ".join(str(err).split())[:300].rstrip(".")
-        raise DataError(
-            f"{path}: the file cannot be read as {suffix}: {reason}. "
-            "It may be damaged, or its suffix may not say what it is."
-        ) from err
-
-
-# From a checked matrix to a Dataset.
-
-
-def _centred(X: FloatArray, names: tuple[str, ...], named: bool) -> Dataset:
-    """Centre X (n, d) in place and wrap it; called by the public functions directly."""
-    _check_values(X, names)
     n, d = X.shape
+    names_, named = _checked_names(names, found, d)
+    _check_values(X, names_)
     mean = np.empty(d)
     for part in _column_blocks(n, d):
         block = X[:, part]  # a view: X changes
@@ -306,9 +219,7 @@ def _centred(X: FloatArray, names: tuple[str, ...], named: bool) -> Dataset:
         block[:, deviation <= np.maximum(_ROUNDING * largest, 1 / _LARGEST)] = 0.0
     X.flags.writeable = False
     mean.flags.writeable = False
-    data = Dataset(X, names, named, mean, n)
-    _warn_constant(data, stacklevel=4)
-    return data
+    return _warned(Dataset(X, names_, named, mean, n), stacklevel=4)
 
 
 def _column_blocks(n: int, d: int) -> Iterable[slice]:
@@ -330,33 +241,25 @@ def _check_values(X: FloatArray, names: Sequence[str], what: str = "value") -> N
             f"The table has {'only one row' if n else 'no rows'}; relations between columns need "
             "many."
         )
-    total, first = 0, (0, 0)
-    columns: list[int] = []
     limit = _LARGEST if what == "value" else _LARGEST**2
-    too_large: tuple[int, int] | None = None
+    counts, largest = np.empty(d, dtype=np.int64), np.empty(d)
     for part in _column_blocks(n, d):
-        finite = np.isfinite(X[:, part])
-        if not finite.all():
-            counts = finite.shape[0] - finite.sum(axis=0)
-            bad = np.flatnonzero(counts)
-            if not columns:
-                first = (int(np.argmin(finite[:, bad[0]])), part.start + int(bad[0]))
-            total += int(counts.sum())
-            columns += (part.start + bad).tolist()
-        elif too_large is None and (large := np.abs(X[:, part]) > limit).any():
-            j = int(np.argmax(large.any(axis=0)))
-            too_large = (int(np.argmax(large[:, j])), part.start + j)
-    if total:
-        i, j = first
+        counts[part] = n - np.isfinite(X[:, part]).sum(axis=0)
+        largest[part] = np.abs(X[:, part]).max(axis=0)
+    gaps, large = (np.flatnonzero(bad).tolist() for bad in (counts, largest > limit))
+    if gaps:
+        total, j = counts.sum(), gaps[0]
+        i = int(np.argmin(np.isfinite(X[:, j])))
         raise DataError(
-            f"{total} {what}{'s are' if total > 1 else ' is'} NaN or infinite, in {len(columns)} "
-            f"of {d} columns ({_listing([names[c] for c in columns])}); the first is "
+            f"{total} {what}{'s are' if total > 1 else ' is'} NaN or infinite, in {len(gaps)} "
+            f"of {d} columns ({_listing([names[c] for c in gaps])}); the first is "
             f"{'NaN' if np.isnan(X[i, j]) else X[i, j]} in column {names[j]!r}, row {i + 1} "
             "(counted from 1). Leave these rows or columns out, or fill the gaps, for example with "
             "sklearn.impute.SimpleImputer."
         )
-    if too_large is not None:
-        i, j = too_large
+    if large:
+        j = large[0]
+        i = int(np.argmax(np.abs(X[:, j]) > limit))
         raise DataError(
             f"Column {names[j]!r} holds {X[i, j]:.3g} in row {i + 1} (counted from 1). A {what} "
             f"must be at most {limit:.0e} in size, or squares overflow. Rescale the column."
@@ -379,37 +282,33 @@ def _check_covariance(S: FloatArray, names: Sequence[str]) -> None:
         )
     deviation, vanishing = np.sqrt(variance), _LARGEST**-2
     # A matrix that came in single precision is exact only to some 1e-7.
-    single = all(
-        (S[:, part].astype(np.float32) == S[:, part]).all() for part in _column_blocks(d, d)
-    )
-    worst, bound = (0.0, 0, 0), 1e-5 if single else 1e-8
+    single = all((S[:, p].astype(np.float32) == S[:, p]).all() for p in _column_blocks(d, d))
+    bound = 1e-5 if single else 1e-8
+    uneven, excess = (0.0, 0, 0), None
     for part in _column_blocks(d, d):
         scale = np.outer(deviation, deviation[part])
         gap = np.abs(S[:, part] - S[part, :].T)
-        uneven = gap > 1e-6 * scale + vanishing
-        if uneven.any():
-            k = int(np.argmax(np.where(uneven, gap, 0.0)))
-            i, j = divmod(k, gap.shape[1])
-            if gap[i, j] > worst[0]:
-                worst = (float(gap[i, j]), i, part.start + j)
-    if worst[0] > 0:
-        size, i, j = worst
+        gap[gap <= 1e-6 * scale + vanishing] = 0.0
+        i, j = divmod(int(np.argmax(gap)), gap.shape[1])
+        if gap[i, j] > uneven[0]:
+            uneven = (float(gap[i, j]), i, part.start + j)
+        over = np.argwhere(np.abs(S[:, part]) > scale * (1 + bound) + vanishing)
+        if excess is None and len(over):
+            excess = (int(over[0, 0]), part.start + int(over[0, 1]))
+    if uneven[0] > 0:
+        size, i, j = uneven
         raise DataError(
             f"A covariance matrix must be symmetric. The largest asymmetry is {size:.6g}, between "
             f"{names[i]!r} and {names[j]!r}: {S[i, j]:.6g} in row {i + 1}, column {j + 1}, but "
             f"{S[j, i]:.6g} in row {j + 1}, column {i + 1}."
         )
-    for part in _column_blocks(d, d):
-        scale = np.outer(deviation, deviation[part])
-        over = np.abs(S[:, part]) > scale * (1 + bound) + vanishing
-        if over.any():
-            i, j = (int(k) for k in np.argwhere(over)[0])
-            j += part.start
-            raise DataError(
-                f"The covariance {S[i, j]:.6g} of {names[i]!r} and {names[j]!r} is larger than "
-                f"their variances {variance[i]:.6g} and {variance[j]:.6g} allow: its square must "
-                "not exceed their product. This is not a covariance matrix."
-            )
+    if excess is not None:
+        i, j = excess
+        raise DataError(
+            f"The covariance {S[i, j]:.6g} of {names[i]!r} and {names[j]!r} is larger than "
+            f"their variances {variance[i]:.6g} and {variance[j]:.6g} allow: its square must "
+            "not exceed their product. This is not a covariance matrix."
+        )
     for k in range(1, d):  # one triangle decides, the other differs by rounding at most
         S[k, :k] = S[:k, k]
     S[variance <= vanishing, :] = 0.0
@@ -426,7 +325,8 @@ def _check_covariance(S: FloatArray, names: Sequence[str]) -> None:
             )
 
 
-def _warn_constant(data: Dataset, stacklevel: int) -> None:
+def _warned(data: Dataset, stacklevel: int) -> Dataset:
+    """Warn of constant columns."""
     constant = np.flatnonzero(data.constant)
     if len(constant):
         warnings.warn(
@@ -435,6 +335,7 @@ def _warn_constant(data: Dataset, stacklevel: int) -> None:
             DataWarning,
             stacklevel=stacklevel,
         )
+    return data
 
 
 # Names.
@@ -497,16 +398,17 @@ def _matrix(table: Any) -> tuple[FloatArray, tuple[str, ...] | None]:
     if isinstance(table, str | Path):
         raise DataError(
             f"Expected a table, got the text {str(table)!r}. To read a file use "
-            "bigdag.data.read_table."
+            "bigdag.tables.read_table."
         )
     if isinstance(table, pd.DataFrame):
         return _pandas_matrix(table)
     if hasattr(table, "__arrow_c_stream__") and not isinstance(table, pd.Series):
         try:
-            return _arrow_matrix(pa.table(table))
-        except (TypeError, pa.ArrowInvalid) as err:
-            if isinstance(err, DataError):
-                raise  # a stream of one array is no table, falls through and is refused as 1-D
+            arrow = table if isinstance(table, pa.Table) else pa.table(table)
+        except (TypeError, pa.ArrowInvalid):
+            pass  # a stream of one array is no table; below it is refused as 1-D
+        else:
+            return _arrow_matrix(arrow)
     if hasattr(table, "__dataframe__"):
         try:
             arrow = interchange.from_dataframe(table)
@@ -581,17 +483,12 @@ def _pandas_matrix(frame: pd.DataFrame) -> tuple[FloatArray, tuple[str, ...] | N
     return X, names
 
 
-def _arrow_matrix(
-    table: pa.Table, names: tuple[str, ...] | None = None
-) -> tuple[FloatArray, tuple[str, ...] | None]:
-    labels = {
-        c
-        for c in (table.schema.pandas_metadata or {}).get("index_columns", [])
-        if isinstance(c, str)
-    }
-    if labels:  # the index of a pandas frame is no data
-        table = table.drop_columns([c for c in table.column_names if c in labels])
-    names = names or tuple(table.column_names)
+def _arrow_matrix(table: pa.Table) -> tuple[FloatArray, tuple[str, ...] | None]:
+    # The index of a pandas frame is no data; one that is a mere range has no column.
+    index = (table.schema.pandas_metadata or {}).get("index_columns", [])
+    labels = [c for c in table.column_names if c in index]
+    table = table.drop_columns(labels)
+    names = tuple(table.column_names)
     n, d = table.shape
     X = np.empty((n, d), order="F")
     kinds = pa.types
@@ -601,8 +498,6 @@ def _arrow_matrix(
         column = table.column(j)
         if not any(test(column.type) for test in tests):
             return None
-        if kinds.is_boolean(column.type):
-            column = column.cast(pa.int8())
         return np.asarray(column.cast(pa.float64(), safe=False).to_numpy())
 
     _fill(X, range(d), floats, lambda j: table.column(j).to_pylist(), names)
@@ -624,8 +519,39 @@ def _fill(
             bad.append(j)
         else:
             X[:, j] = column
-    if bad:
-        _refuse_columns(bad, values, names)
+    if not bad:
+        return
+    shown, reason = [], ""
+    for j in bad[:_SHOWN]:
+        row, value = _telling(values(j))
+        shown.append(f"{names[j]!r} (row {row}: {reprlib.repr(value)})")
+        if not reason and not isinstance(value, str | bytes):
+            try:
+                float(value)
+            except TypeError as err:
+                reason = f" ({err})"
+    more = f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
+    error = _DataTypeError if reason else DataError
+    raise error(
+        f"{len(bad)} of {len(names)} columns hold text or other values that are not numbers: "
+        f"{', '.join(shown)}{more}{reason}. Leave these columns out, or encode them as numbers."
+    )
+
+
+def _telling(values: Iterable[Any]) -> tuple[int, Any]:
+    """Return the row and the value that best show that a column does not hold numbers."""
+    best, place, shown = -1, 1, None
+    for row, value in enumerate(values, 1):
+        # Best is what does not even look like a number, then text, then any value.
+        if value is None or value is pd.NA or value is pd.NaT:
+            merit = 0
+        else:
+            merit = 1 + isinstance(value, str | bytes) if is_number(value) else 3
+        if merit > best:
+            best, place, shown = merit, row, value
+        if merit == 3:
+            break
+    return place, shown
 
 
 def _numbers(values: npt.NDArray[np.object_]) -> FloatArray | None:
@@ -633,7 +559,7 @@ def _numbers(values: npt.NDArray[np.object_]) -> FloatArray | None:
     kinds = ("floating", "integer", "mixed-integer-float", "boolean", "decimal", "empty")
     present = ~np.asarray(pd.isna(values), dtype=bool)
     if pd.api.types.infer_dtype(values, skipna=True) not in kinds and any(
-        isinstance(value, str | bytes) or not _is_number(value) for value in values[present]
+        isinstance(value, str | bytes) or not is_number(value) for value in values[present]
     ):
         return None
     out = np.full(len(values), np.nan)
@@ -644,48 +570,18 @@ def _numbers(values: npt.NDArray[np.object_]) -> FloatArray | None:
     return out
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a cell is a number, or text that reads as one."""
     if isinstance(value, str | bytes):
         text = value if isinstance(value, str) else value.decode("utf-8", "replace")
         return _NUMBER.fullmatch(text.strip()) is not None
     try:
         float(value)
     except OverflowError:
-        return True
+        pass  # an integer beyond float64
     except (TypeError, ValueError):
         return False
     return True
-
-
-def _refuse_columns(
-    bad: Sequence[int], values: Callable[[int], Iterable[Any]], names: Sequence[str]
-) -> NoReturn:
-    """Raise the error for columns without numbers, each with the value that shows it best."""
-    shown, reason = [], ""
-    for j in bad[:_SHOWN]:
-        # Best shown by what does not even look like a number, else by text, else by any value.
-        best: tuple[int, int, Any] = (-1, 1, None)
-        for row, value in enumerate(values(j), 1):
-            missing = value is None or value is pd.NA or value is pd.NaT
-            merit = (
-                0 if missing else 3 if not _is_number(value) else 1 + isinstance(value, str | bytes)
-            )
-            if merit > best[0]:
-                best = (merit, row, value)
-            if merit == 3:
-                break
-        shown.append(f"{names[j]!r} (row {best[1]}: {reprlib.repr(best[2])})")
-        if not reason and not isinstance(best[2], str | bytes):
-            try:
-                float(best[2])
-            except TypeError as err:
-                reason = f" ({err})"
-    more = f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
-    error = _DataTypeError if reason else DataError
-    raise error(
-        f"{len(bad)} of {len(names)} columns hold text or other values that are not numbers: "
-        f"{', '.join(shown)}{more}{reason}. Leave these columns out, or encode them as numbers."
-    )
 
 
 def _kind(table: Any) -> str:
@@ -700,194 +596,3 @@ def _ragged_rows(table: Any) -> str | None:
         if len(row) != len(table[0]):
             return f"Row {number} has {len(row)} cells, but row 1 has {len(table[0])}."
     return None
-
-
-# Files.
-
-
-def _read_numpy(path: Path) -> tuple[FloatArray, tuple[str, ...] | None]:
-    try:
-        if path.suffix.lower() == ".npy":
-            return _array_matrix(np.load(path, mmap_mode="r", allow_pickle=False))
-        with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in archive.files}
-    except DataError:
-        raise
-    except (ValueError, EOFError, zipfile.BadZipFile) as err:
-        raise DataError(
-            f"the file is no {path.suffix} file, is damaged, or holds Python objects (pickles), "
-            "which are never loaded. Save an array of numbers with numpy.save or numpy.savez."
-        ) from err
-    labels = arrays.pop("names", None)
-    tables = [key for key, array in arrays.items() if array.ndim == 2]
-    if len(tables) != 1:
-        held = ", ".join(f"{key!r} {array.shape}" for key, array in arrays.items()) or "no array"
-        raise DataError(
-            "an NPZ file must hold one 2-D array and, if wanted, an array 'names'. "
-            f"This one holds {held}."
-        )
-    X, _ = _array_matrix(arrays[tables[0]])
-    if labels is None:
-        return X, None
-    if labels.dtype.kind != "U" or labels.shape != (X.shape[1],):
-        raise DataError(
-            f"the array 'names' must hold {X.shape[1]} strings, one a column. "
-            f"Got shape {labels.shape} and dtype {labels.dtype} instead."
-        )
-    return X, tuple(labels.tolist())
-
-
-def _read_text(
-    path: Path, suffix: str, header: bool | Literal["auto"]
-) -> tuple[FloatArray, tuple[str, ...] | None]:
-    data: bytes | mmap.mmap
-    if path.suffix.lower() == ".gz":
-        with gzip.open(path) as stream:
-            data = stream.read()
-    else:
-        with path.open("rb") as file:
-            # Mapped, so that the text takes no memory beside the numbers.
-            data = (
-                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
-            )
-    line, start, stop = _first_line(data, 3 if data[:3] == b"\xef\xbb\xbf" else 0)
-    if not line:
-        raise DataError("the file is empty; it needs a line of numbers for each sample.")
-    separator = _separator(line, _first_line(data, stop)[0], _TEXT[suffix])
-    if separator == " ":  # columns may be aligned with any number of spaces
-        data = re.sub(rb" ?(\r?\n|$) ?", rb"\1", re.sub(rb"[ \t]+", b" ", bytes(data))).lstrip(b" ")
-        line, start, stop = _first_line(data, 0)
-    cells = [cell.strip() for cell in next(csv.reader([line], delimiter=separator))]
-    counted = [str(j) for j in range(len(cells))]
-    if header == "auto":
-        header = cells == ["", *counted[:-1]] or not all(
-            cell in _MISSING or _is_number(cell) for cell in cells
-        )
-        if not header and len(cells) > 2 and cells == counted:
-            warnings.warn(
-                f"{path}: the first line reads 0, 1, 2, ... like column numbers, and was taken as "
-                "data. Pass header=True if it is not.",
-                DataWarning,
-                stacklevel=3,
-            )
-    begin = stop if header else start
-    labelled = bool(header) and len(cells) > 1 and cells[0] in _INDEX_HEADERS
-    if not _first_line(data, begin)[0]:
-        raise DataError(f"the file has a header of {len(cells)} names, but no rows (0 sample(s)).")
-    table = _parse(data, begin, separator, len(cells), labelled)
-    names = tuple(cell or f"x{j}" for j, cell in enumerate(cells)) if header else None
-    if labelled and _are_row_labels(table.column(0)):
-        warnings.warn(
-            f"{path}: the first column has no name and holds row labels; it was left out.",
-            DataWarning,
-            stacklevel=3,
-        )
-        assert names is not None
-        table, names = table.remove_column(0), names[1:]
-    elif labelled:
-        table = table.set_column(0, "0", _parse_column(table.column(0)))
-    X, _ = _arrow_matrix(table, names or _default_names(len(cells)))
-    return X, names
-
-
-def _first_line(data: bytes | mmap.mmap, start: int) -> tuple[str, int, int]:
-    """Return the first line from `start` that is not blank, and where it starts and stops."""
-    while start < len(data):
-        stop = data.find(b"\n", start) + 1 or len(data)
-        line = data[start:stop]
-        while line.count(b'"') % 2 and stop < len(data):  # a quoted name goes on in the next line
-            stop = data.find(b"\n", stop) + 1 or len(data)
-            line = data[start:stop]
-        if line.strip(b" \r\n"):
-            try:
-                return line.decode("utf-8").strip("\r\n"), start, stop
-            except UnicodeDecodeError:
-                raise DataError("the file is not UTF-8 text. Save it as CSV in UTF-8.") from None
-        start = stop
-    return "", start, start
-
-
-def _separator(first: str, second: str, candidates: str) -> str:
-    """Find the separator that the first two lines agree on, else the commonest in the first."""
-    bare = [re.sub(r'"[^"]*"', "", line).strip(" ") for line in (first, second)]
-    counts = [
-        [len(re.findall(re.escape(c) + "+" * (c == " "), line)) for line in bare]
-        for c in candidates
-    ]
-    for separator, (above, below) in zip(candidates, counts):
-        if above and (above == below or not second):
-            return separator
-    best = max(range(len(candidates)), key=lambda k: counts[k][0])
-    return candidates[best] if counts[best][0] or "," not in candidates else ","
-
-
-def _parse(data: bytes | mmap.mmap, begin: int, separator: str, d: int, labelled: bool) -> pa.Table:
-    """Parse the rows from `begin` on into d columns: numbers, else text where there is text."""
-    names = [str(j) for j in range(d)]
-    line = len(_first_line(data, begin)[0])
-    options = {
-        # Large blocks: a row must fit into one, and each costs something for every column.
-        "read_options": pacsv.ReadOptions(
-            column_names=names, block_size=min(2**31 - 1, max(2**26, 16 * line))
-        ),
-        "parse_options": pacsv.ParseOptions(delimiter=separator),
-    }
-
-    def read(types: dict[str, pa.DataType]) -> pa.Table:
-        convert = pacsv.ConvertOptions(
-            column_types=types, null_values=_MISSING, strings_can_be_null=True
-        )
-        source = pa.BufferReader(pa.py_buffer(memoryview(data)[begin:]))
-        return pacsv.read_csv(source, convert_options=convert, **options)
-
-    types = dict.fromkeys(names, pa.float64())
-    try:
-        return read({**types, "0": pa.string()} if labelled else types)
-    except pa.ArrowInvalid:
-        pass  # ragged, or some cell is not plainly a number
-    try:
-        table = read(dict.fromkeys(names, pa.string()))
-    except pa.ArrowInvalid as err:
-        _refuse_ragged(data, separator, d)
-        raise DataError(f"the file cannot be read as text columns: {err}") from err
-    first = [table.column(0)] if labelled else []
-    rest = [_parse_column(table.column(j)) for j in range(len(first), d)]
-    return pa.table(first + rest, names=names)
-
-
-def _parse_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Turn a column of text into numbers or truth values; return it as it is where that fails."""
-    text = pc.utf8_trim_whitespace(column)
-    text = pc.if_else(
-        pc.is_in(text, value_set=pa.array(_MISSING)), pa.scalar(None, pa.string()), text
-    )
-    truth = pc.is_in(pc.utf8_lower(text), value_set=pa.array(["true", "false"]))
-    if pc.all(pc.or_(truth, pc.is_null(text))).as_py() and pc.any(truth).as_py():
-        return pc.equal(pc.utf8_lower(text), "true")
-    try:
-        return pc.utf8_ltrim(text, "+").cast(pa.float64())
-    except pa.ArrowInvalid:
-        return text
-
-
-def _are_row_labels(column: pa.ChunkedArray) -> bool:
-    """Whether a column of text holds labels: words, or the numbers 0 to n - 1 or 1 to n."""
-    cells = [(cell or "").strip() for cell in column.to_pylist()]
-    counted = [str(i) for i in range(len(cells) + 1)]
-    if cells in (counted[:-1], counted[1:]):
-        return True
-    return not all(cell in _MISSING or _is_number(cell) for cell in cells)
-
-
-def _refuse_ragged(data: bytes | mmap.mmap, separator: str, d: int) -> None:
-    """Raise the error for the first line that has not d cells, if there is one."""
-    stream = io.BytesIO(data) if isinstance(data, bytes) else data
-    stream.seek(0)
-    lines = (line.decode("utf-8", "replace") for line in iter(stream.readline, b""))
-    reader = csv.reader(lines, delimiter=separator)
-    for cells in reader:
-        if cells and len(cells) != d:
-            raise DataError(
-                f"line {reader.line_num} has {len(cells)} cell{'s' * (len(cells) > 1)}, expected "
-                f"{d} as in the first line. Every line must have the same number of cells."
-            )

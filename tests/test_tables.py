@@ -1,0 +1,315 @@
+"""Tables in files: what is read, what is left out with a warning, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from bigdag.data import Dataset, as_dataset
+from bigdag.errors import DataError, DataWarning, ParameterError
+from bigdag.tables import read_table
+
+pytestmark = pytest.mark.filterwarnings("error::bigdag.errors.DataWarning")
+
+TABLE = np.array([[1.0, 5.0, -2.0], [2.0, 3.0, 0.5], [4.0, 1.0, 7.0], [0.0, 2.0, 1.0]])
+
+
+def check_holds(data: Dataset, values: np.ndarray) -> None:
+    """The file gives to the bit what its values give as an array."""
+    direct = as_dataset(np.asarray(values, dtype=np.float64))
+    np.testing.assert_array_equal(data.X, direct.X)
+    np.testing.assert_array_equal(data.mean, direct.mean)
+    assert data.X.flags.f_contiguous
+    assert not data.X.flags.writeable
+
+
+# Text files.
+
+
+def write(folder: Path, name: str, text: str | bytes) -> Path:
+    raw = text.encode() if isinstance(text, str) else text
+    path = folder / name
+    path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "names"),
+    [
+        ("t.csv", "a,b\n1,2\n3,5\n", ("a", "b")),
+        ("t.CSV", "a;b\n1;2\n3;5\n", ("a", "b")),
+        ("t.csv", "a\tb\n1\t2\n3\t5\n", ("a", "b")),
+        ("t.csv.gz", "a,b\n1,2\n3,5", ("a", "b")),
+        ("t.tsv", "a, b\tc;d\n1\t2\n3\t5\n", ("a, b", "c;d")),
+        ("t.tsv.gz", "a\tb\r\n1\t2\r\n3\t5\r\n", ("a", "b")),
+        ("t.txt", "a b\n1 2\n3 5\n", ("a", "b")),
+        ("t.txt", "  1   2 \n  3  5\n", None),
+        ("t.txt.gz", "1,2\n3,5\n", None),
+        ("t.csv", "1,2\r\n3,5\r\n", None),
+        ("t.csv", "\n\na,b\n\n1,2\n\n3,5\n\n", ("a", "b")),
+        ("t.csv", " a , b\n +1 , 2.\n3e0, 50E-1\n", ("a", "b")),
+        ("t.csv", '"a,1","b ""x"""\n"1",2\n3,"5"\n', ("a,1", 'b "x"')),
+        ("t.csv", '"a\nz",b\n1,2\n3,5\n', ("a\nz", "b")),
+        ("t.csv", "\ufeffa,β\n1,2\n3,5\n", ("a", "β")),
+        ("t.csv", "k__A;p__B,k__C;p__D\n1,2\n3,5\n", ("k__A;p__B", "k__C;p__D")),
+        ("t.csv", "a,2\n1,2\n3,5\n", ("a", "2")),
+        ("t.csv", "a,NA\n1,2\n3,5\n", ("a", "NA")),
+        ("t.csv", "a,\n1,2\n3,5\n", ("a", "x1")),
+    ],
+)
+def test_text_files(tmp_path, name, text, names):
+    data = read_table(write(tmp_path, name, text))
+    check_holds(data, [[1, 2], [3, 5]])
+    assert data.named == (names is not None)
+    assert data.names == (names or ("x0", "x1"))
+
+
+def test_header_can_be_forced(tmp_path):
+    path = write(tmp_path, "t.csv", "7,8\n1,2\n3,5\n")
+    assert read_table(path).n_samples == 3
+    assert read_table(path, header=True).names == ("7", "8")
+    assert read_table(str(path), header=False).n_samples == 3
+    with pytest.raises(DataError, match=r"2 of 2 columns hold text.*\(row 1: 'a'\)"):
+        read_table(write(tmp_path, "u.csv", "a,b\n1,2\n3,5\n"), header=False)
+    with pytest.raises(ParameterError, match="header must be"):
+        read_table(path, header="first")
+
+
+def test_numbered_columns_without_a_header_are_warned_of(tmp_path):
+    path = write(tmp_path, "t.csv", "0,1,2\n4,5,5\n7,8,1\n")
+    with pytest.warns(DataWarning, match="like column numbers") as caught:
+        assert read_table(path).n_samples == 3
+    assert caught[0].filename == __file__
+    assert read_table(path, header=True).n_samples == 2
+
+
+@pytest.mark.parametrize("labels", [range(4), range(1, 5), ["s1", "s2", "s3", "4"]])
+@pytest.mark.parametrize("columns", [["a", "b", "c"], range(3)])
+def test_row_labels_are_left_out_with_a_warning(tmp_path, labels, columns):
+    frame = pd.DataFrame(TABLE, index=list(labels), columns=columns)
+    frame.to_csv(tmp_path / "t.csv")
+    with pytest.warns(DataWarning, match="row labels") as caught:
+        data = read_table(tmp_path / "t.csv")
+    assert caught[0].filename == __file__
+    check_holds(data, TABLE)
+    assert data.names == tuple(str(c) for c in columns)
+
+
+def test_a_first_column_without_a_name_that_holds_data_is_kept(tmp_path):
+    data = read_table(write(tmp_path, "t.csv", ",a\n0.5,1\n7,2\n3,3\n"))
+    check_holds(data, [[0.5, 1], [7, 2], [3, 3]])
+    assert data.names == ("x0", "a")
+
+
+def test_truth_values_in_text(tmp_path):
+    data = read_table(write(tmp_path, "t.csv", "a,b\n1,True\n2,False\n3,True\n"))
+    check_holds(data, [[1, 1], [2, 0], [3, 1]])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the file is empty"),
+        (" \n\r\n", "the file is empty"),
+        ("a,b\n", "header of 2 names, but no rows"),
+        ("a,b\n1,2\n", "1 sample"),
+        ("a,b\n1,2\n3\n4,5\n", "line 3 has 1 cell, expected 2"),
+        ("a,b\n1,2\n\n3,4,5\n", "line 4 has 3 cells, expected 2"),
+        ("1,2\n3,4\n5,6,\n", "line 3 has 3 cells, expected 2"),
+        ("a,b\n1,\n3,2\n", "1 value is NaN.*column 'b', row 1"),
+        ("a,b\n1,2\n3,NA\n4,nan\n", "2 values are NaN.*column 'b', row 2"),
+        ("a,b\n1,2\n-inf,3\n", "-inf in column 'a', row 2"),
+        ("1,,3\n3,2,1\n", "column 'x1', row 1"),
+        ("a,b\n1,2\n3,1e400\n", "inf in column 'b', row 2"),
+        ("a,b,c\n1,2,u\n3,?,v\n", r"2 of 3 columns.*'b' \(row 2: '\?'\), 'c' \(row 1: 'u'\)"),
+        ("a,b,a\n1,2,3\n3,4,5\n", "unique.*'a'"),
+        ("a,b\n1,2\n3,5\n".encode("utf-16"), "not UTF-8"),
+        (b"\x00\xff\x12" * 50, "not UTF-8"),
+    ],
+)
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+def test_text_files_refused(tmp_path, name, text, message):
+    path = write(tmp_path, name, text)
+    with pytest.raises(DataError, match=message) as caught:
+        read_table(path)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_a_ragged_line_far_down_and_a_late_text_cell(tmp_path):
+    lines = ["a,b,c"] + ["1.5,2.5,3.5", "2.5,1.5,0.5"] * 20_000
+    lines[30_000] = "1,2"
+    with pytest.raises(DataError, match="line 30001 has 2 cells, expected 3"):
+        read_table(write(tmp_path, "t.csv", "\n".join(lines)))
+    lines[30_000] = "1,oops,2"
+    with pytest.raises(DataError, match=r"'b' \(row 30000: 'oops'\)"):
+        read_table(write(tmp_path, "t.csv", "\n".join(lines)))
+
+
+def test_a_wide_csv_is_read_in_seconds(tmp_path):
+    values = np.random.default_rng(5).normal(size=(200, 5000))
+    path = tmp_path / "wide.csv"
+    pa.csv.write_csv(pa.table(list(values.T), names=[f"g{j}" for j in range(5000)]), path)
+    start = time.perf_counter()
+    data = read_table(path)
+    assert time.perf_counter() - start < 5
+    check_holds(data, values)
+
+
+def test_a_line_longer_than_the_usual_block_of_the_reader(tmp_path):
+    values = np.random.default_rng(6).normal(size=(3, 60_000))
+    np.savetxt(tmp_path / "t.txt", values)
+    check_holds(read_table(tmp_path / "t.txt"), values)
+
+
+# Other files, and every file.
+
+
+def _save(path: Path, values: np.ndarray, names: list[str]) -> None:
+    frame = pd.DataFrame(values, columns=names)
+    match path.suffix:
+        case ".csv" | ".gz":
+            frame.to_csv(path, index=False)
+        case ".tsv":
+            frame.to_csv(path, index=False, sep="\t")
+        case ".parquet":
+            frame.to_parquet(path)
+        case ".feather" | ".arrow":
+            pyarrow.feather.write_feather(frame, path)
+        case ".npy":
+            np.save(path, values)
+        case ".npz":
+            np.savez(path, table=values, names=np.array(names))
+
+
+@pytest.mark.parametrize(
+    "suffix", [".csv", ".csv.gz", ".tsv", ".parquet", ".feather", ".arrow", ".npy", ".npz"]
+)
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    values=hnp.arrays(
+        np.float64,
+        hnp.array_shapes(min_dims=2, max_dims=2, min_side=2, max_side=6),
+        elements=st.floats(-1e150, 1e150),
+    ),
+    data=st.data(),
+)
+def test_round_trip_gives_the_same_numbers(tmp_path, suffix, values, data):
+    label = st.text("abcXYZ019_ ,;\"'é", min_size=1, max_size=6).map(lambda s: f"v{s}z")
+    d = values.shape[1]
+    names = data.draw(st.lists(label, min_size=d, max_size=d, unique=True))
+    path = tmp_path / f"t{suffix}"
+    _save(path, values, names)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        direct, read = as_dataset(values, names=names), read_table(path)
+    np.testing.assert_array_equal(read.X, direct.X)
+    np.testing.assert_array_equal(read.mean, direct.mean)
+    assert read.names == (direct.names if suffix != ".npy" else tuple(f"x{j}" for j in range(d)))
+
+
+def test_the_index_of_a_pandas_file_is_no_column(tmp_path):
+    frame = pd.DataFrame(TABLE, columns=list("abc"), index=pd.Index(list("wxyz"), name="who"))
+    folder = tmp_path / "year=2020"
+    folder.mkdir()
+    frame.to_parquet(folder / "t.parquet")
+    data = read_table(folder / "t.parquet")
+    check_holds(data, TABLE)
+    assert data.names == ("a", "b", "c")
+
+
+def test_arrow_files_with_text_or_gaps(tmp_path):
+    table = pa.table({"a": [1.0, None, 3.0], "b": [1, 2, 3]})
+    pyarrow.feather.write_feather(table, tmp_path / "t.feather")
+    with pytest.raises(DataError, match="column 'a', row 2"):
+        read_table(tmp_path / "t.feather")
+    pd.DataFrame({"a": [1.0, 2.0], "b": ["u", "v"]}).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=r"'b' \(row 1: 'u'\)"):
+        read_table(tmp_path / "t.parquet")
+
+
+def test_npz_contents(tmp_path):
+    path = tmp_path / "t.npz"
+    np.savez(path, TABLE)
+    check_holds(read_table(path), TABLE)
+    for arrays, message in [
+        ({"a": TABLE, "b": TABLE}, r"one 2-D array.*'a' \(4, 3\), 'b' \(4, 3\)"),
+        ({"a": TABLE[0]}, "one 2-D array"),
+        ({}, "no array"),
+        ({"a": TABLE, "names": np.array(["u"])}, "must hold 3 strings"),
+        ({"a": TABLE, "names": np.arange(3)}, "must hold 3 strings"),
+        ({"a": TABLE.astype(object)}, "pickles.*never loaded"),
+    ]:
+        np.savez(path, **arrays)
+        with pytest.raises(DataError, match=message):
+            read_table(path)
+
+
+def test_npy_contents(tmp_path):
+    path = tmp_path / "t.npy"
+    np.save(path, TABLE.astype(object))
+    with pytest.raises(DataError, match=r"pickles.*never loaded"):
+        read_table(path)
+    np.save(path, TABLE[0])
+    with pytest.raises(DataError, match="Reshape your data"):
+        read_table(path)
+    np.save(path, TABLE)
+    read_table(path)
+    np.testing.assert_array_equal(np.load(path), TABLE)
+
+
+@pytest.mark.parametrize("content", [b"", b"not what it says", b"PK\x03\x04", b"\x93NUMPY\x01"])
+@pytest.mark.parametrize("suffix", [".parquet", ".feather", ".arrow", ".npy", ".npz"])
+def test_damaged_files(tmp_path, suffix, content):
+    path = tmp_path / f"t{suffix}"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="damaged") as caught:
+        read_table(path)
+    assert str(path) in str(caught.value)
+
+
+def test_truncated_files(tmp_path):
+    rows = np.random.default_rng(7).normal(size=(50, 4))
+    for suffix in (".parquet", ".feather", ".npy", ".npz"):
+        path = tmp_path / f"t{suffix}"
+        _save(path, rows, list("abcd"))
+        path.write_bytes(path.read_bytes()[:-40])
+        with pytest.raises(DataError):
+            read_table(path)
+    path = write(tmp_path, "t.csv.gz", "a,b\n" + "1,2\n3,5\n" * 50)
+    path.write_bytes(path.read_bytes()[:-12])
+    with pytest.raises(DataError, match="cannot be read"):
+        read_table(path)
+    (tmp_path / "u.csv.gz").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match="cannot be read"):
+        read_table(tmp_path / "u.csv.gz")
+
+
+def test_paths(tmp_path):
+    with pytest.raises(DataError, match=r"no file .*nowhere\.csv"):
+        read_table(tmp_path / "nowhere.csv")
+    with pytest.raises(DataError, match="is a directory"):
+        read_table(tmp_path)
+    for name in ("t.xlsx", "t", "t.gz", "t.parquet.gz"):
+        with pytest.raises(DataError, match=r"not known. Known are \.csv.*\.npz"):
+            read_table(write(tmp_path, name, "1,2\n3,4\n"))
+
+
+def test_reading_leaves_the_file_alone(tmp_path):
+    path = write(tmp_path, "t.csv", "a,b\n1,2\n3,5\n")
+    before = (path.read_bytes(), path.stat().st_mtime_ns)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_table(path)
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
