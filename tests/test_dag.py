@@ -17,8 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-import bigdag.dag as module
-from bigdag.dag import DAG, whole_file
+from bigdag.dag import DAG
 from bigdag.errors import (
     BigdagError,
     DataError,
@@ -27,6 +26,7 @@ from bigdag.errors import (
     OutputExistsError,
     ParameterError,
 )
+from bigdag.graph_files import whole_file
 
 QUICK = settings(max_examples=50, deadline=None)
 SUFFIXES = (".npz", ".parquet", ".csv", ".graphml", ".dot", ".json")
@@ -476,7 +476,7 @@ def test_a_file_with_a_cycle_is_a_graph_error(tmp_path, suffix, monkeypatch):
 
 @pytest.mark.parametrize("suffix", [s for s in SUFFIXES if s != ".csv"])
 def test_a_newer_format_is_refused(tmp_path, suffix, monkeypatch):
-    monkeypatch.setattr(module, "_VERSION", 2)
+    monkeypatch.setattr("bigdag.graph_files._VERSION", 2)
     diamond().save(tmp_path / f"dag{suffix}")
     monkeypatch.undo()
     with pytest.raises(DataError, match=r"format 2.*newer bigdag"):

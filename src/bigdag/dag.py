@@ -1,57 +1,31 @@
-"""The answer of a learner: sparse weights, names and a causal order, with their files.
+"""The answer of a learner: sparse weights, names and a causal order.
 
-The class comes first. Below it stand what makes its parts out of what a user gives, and the file
-formats: each is one writer and one reader, and every reader ends in `_assemble`, so that a file is
-checked exactly as an array is.
+The class comes first. Below it stands what makes its parts out of what a user or a file gives: both
+end in the same checks. The file formats are in `bigdag.graph_files`.
 """
 
 from __future__ import annotations
 
 import difflib
-import io
-import json
 import operator
 import os
-import re
-import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
-from xml.parsers.expat import ParserCreate
-from xml.sax.saxutils import escape
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from bigdag.acyclic import rank_of, topological_order
-from bigdag.errors import (
-    BigdagError,
-    DataError,
-    GraphError,
-    OutputExistsError,
-    ParameterError,
-    missing_extra,
-)
+from bigdag.errors import DataError, GraphError, ParameterError, missing_extra
+from bigdag.graph_files import Arcs, Graph, read_graph, whole_file, write_graph
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["DAG", "whole_file"]
-
-_VERSION = 1  # of the file formats; a reader refuses what is newer
-
-
-class _Arcs(NamedTuple):
-    """Arcs as aligned arrays (m,); `reversible` is None where nothing is known of directions."""
-
-    source: NDArray[np.int64]
-    target: NDArray[np.int64]
-    weight: NDArray[np.float64]
-    reversible: NDArray[np.bool_] | None
 
 
 class DAG:
@@ -161,7 +135,7 @@ class DAG:
 
         arcs = self._arcs(strongest_first=True)
         if top is not None:
-            arcs = _pick(arcs, np.s_[: _whole_number("top", top)])
+            arcs = arcs.pick(np.s_[: _whole_number("top", top)])
         names = np.array(self.names, dtype=object)
         table = {"source": names[arcs.source], "target": names[arcs.target], "weight": arcs.weight}
         if arcs.reversible is not None:
@@ -179,7 +153,7 @@ class DAG:
         if not (np.isfinite(t) and t >= 0):
             raise ParameterError(f"The threshold must be a finite number of at least 0. Got {t!r}.")
         arcs = self._arcs()
-        return _assemble(self.names, _pick(arcs, np.abs(arcs.weight) > t), self.order)
+        return _assemble(Graph(self.names, self.order, arcs.pick(np.abs(arcs.weight) > t)))
 
     def parents(self, v: str | int) -> list[str]:
         """Return the names of the direct causes of a node, given by name or index.
@@ -331,9 +305,7 @@ class DAG:
         ...     DAG.load(f"{folder}/dag.parquet") == dag
         True
         """
-        write = _format(path).write
-        with whole_file(path, force) as file:
-            write(self, file)
+        write_graph(path, Graph(self.names, self.order, self._arcs()), force)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> DAG:
@@ -352,21 +324,7 @@ class DAG:
         ...     DAG.load(file).names
         ('rain', 'river')
         """
-        kind, path = _format(path), Path(path)
-        try:
-            file = open(path, "rb")  # noqa: SIM115
-        except OSError as error:
-            raise DataError(f"Could not read {path}: {error.strerror or error}.") from error
-        with file:
-            try:
-                return kind.read(file)
-            except BigdagError as error:
-                raise type(error)(f"{path}: {error}") from error
-            except Exception as error:  # a broken file breaks each parser in ways of its own
-                raise DataError(
-                    f"{path} holds no DAG that can be read: {error!s:.300}. "
-                    f"Expected {kind.expected}."
-                ) from error
+        return read_graph(path, _assemble)
 
     # ---------------------------------------------------------------- indices and arrays
 
@@ -398,33 +356,37 @@ class DAG:
     def _named(self, nodes: NDArray[Any]) -> list[str]:
         return [self.names[v] for v in nodes]
 
-    def _arcs(self, strongest_first: bool = False) -> _Arcs:
+    def _arcs(self, strongest_first: bool = False) -> Arcs:
         """Return the arcs column by column, or the strongest first with ties by index."""
-        target = np.repeat(np.arange(self.n_nodes), np.diff(self.weights.indptr))
         flags = None
         if self.reversible is not None:  # 2 where the patterns meet, in the order of the weights
             pattern = self.weights.astype(bool).astype(np.int8)
             flags = (pattern + self.reversible.astype(np.int8)).data == 2
-        arcs = _Arcs(self.weights.indices.astype(np.int64), target, self.weights.data, flags)
-        if not strongest_first:
-            return arcs
-        return _pick(arcs, np.lexsort((arcs.target, arcs.source, -np.abs(arcs.weight))))
+        W = self.weights
+        arcs = Arcs(W.indices.astype(np.int64), _targets(W), W.data, flags)
+        return arcs.strongest_first() if strongest_first else arcs
 
 
 # -------------------------------------------------------------------- what a user gives, checked
 
 
-def _as_weights(weights: ArrayLike | sparse.sparray) -> sparse.csc_array:
-    if not sparse.issparse(weights):
-        weights = np.asarray(weights)
-    shape = weights.shape  # type: ignore[union-attr]
-    if len(shape) != 2 or shape[0] != shape[1]:
-        raise GraphError(f"The weights must be a square matrix. Got the shape {shape}.")
-    if weights.dtype.kind not in "biuf":  # type: ignore[union-attr]
-        raise GraphError(f"The weights must be real numbers. Got {weights.dtype}.")  # type: ignore[union-attr]
-    matrix = sparse.csc_array(weights, dtype=np.float64, copy=True)
+def _as_matrix(given: Any, dtype: type) -> sparse.csc_array:
+    """Return an own copy with sorted indices, repeats summed and no stored zeros."""
+    matrix = sparse.csc_array(given, dtype=dtype, copy=True)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
+    return matrix
+
+
+def _as_weights(weights: Any) -> sparse.csc_array:
+    if not sparse.issparse(weights):
+        weights = np.asarray(weights)
+    shape = weights.shape
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise GraphError(f"The weights must be a square matrix. Got the shape {shape}.")
+    if weights.dtype.kind not in "biuf":
+        raise GraphError(f"The weights must be real numbers. Got {weights.dtype}.")
+    matrix = _as_matrix(weights, np.float64)
     if not np.isfinite(matrix.data).all():
         bad = int((~np.isfinite(matrix.data)).sum())
         raise GraphError(f"The weights must be finite. Got {bad} that are NaN or infinite.")
@@ -469,7 +431,7 @@ def _as_order(
             raise GraphError(f"The order must hold each of the indices 0 to {d - 1} once.")
         given = given.astype(np.int64)
         rank = rank_of(given)
-        target = np.repeat(np.arange(d), np.diff(W.indptr))
+        target = _targets(W)
         backward = np.flatnonzero(rank[W.indices] > rank[target])
         if not len(backward):
             return given
@@ -483,6 +445,11 @@ def _as_order(
             f"{names[i]!r} ({len(backward)} such arcs)."
         )
     return found.astype(np.int64)
+
+
+def _targets(W: sparse.csc_array) -> NDArray[np.int64]:
+    """Return the column of each stored value, shape (m,)."""
+    return np.repeat(np.arange(W.shape[1]), np.diff(W.indptr))
 
 
 def _cycle(W: sparse.csc_array, names: Sequence[str]) -> str:
@@ -502,16 +469,14 @@ def _cycle(W: sparse.csc_array, names: Sequence[str]) -> str:
     return " -> ".join(loop)
 
 
-def _as_reversible(reversible: ArrayLike | sparse.sparray, W: sparse.csc_array) -> sparse.csc_array:
+def _as_reversible(reversible: Any, W: sparse.csc_array) -> sparse.csc_array:
     if not sparse.issparse(reversible):
         reversible = np.asarray(reversible)
-    if reversible.shape != W.shape:  # type: ignore[union-attr]
+    if reversible.shape != W.shape:
         raise GraphError(
-            f"`reversible` must have the shape of the weights, {W.shape}. Got {reversible.shape}."  # type: ignore[union-attr]
+            f"`reversible` must have the shape of the weights, {W.shape}. Got {reversible.shape}."
         )
-    flags = sparse.csc_array(reversible, dtype=bool, copy=True)
-    flags.sum_duplicates()
-    flags.eliminate_zeros()
+    flags = _as_matrix(reversible, bool)
     if (flags > W.astype(bool)).nnz:
         raise GraphError("`reversible` must be False where there is no arc.")
     return flags
@@ -527,412 +492,20 @@ def _whole_number(what: str, value: int) -> int:
     return number
 
 
-def _as_arcs(source: Any, target: Any, weight: Any, reversible: Any = None) -> _Arcs:
-    return _Arcs(
-        np.asarray(source, dtype=np.int64),
-        np.asarray(target, dtype=np.int64),
-        np.asarray(weight, dtype=np.float64),
-        None if reversible is None else np.asarray(reversible, dtype=bool),
-    )
-
-
-def _pick(arcs: _Arcs, which: Any) -> _Arcs:
-    return _as_arcs(*(part if part is None else part[which] for part in arcs))
-
-
-def _assemble(names: Iterable[str], arcs: _Arcs, order: ArrayLike | None) -> DAG:
+def _assemble(graph: Graph) -> DAG:
     """Return the DAG of arcs that may come from a file: indices and repeats are checked here."""
-    names = tuple(names)
-    d = len(names)
-    ends = np.concatenate(arcs[:2])
+    names, arcs = tuple(graph.names), graph.arcs
+    d, at = len(names), (arcs.source, arcs.target)
+    ends = np.concatenate(at)
     if len(ends) and (ends.min() < 0 or ends.max() >= d):
         raise DataError(f"An arc names a node outside of the {d} nodes.")
-    at = (arcs.source, arcs.target)
-    count = sparse.coo_array((np.ones(len(ends) // 2), at), shape=(d, d)).tocsc()
+
+    def matrix(values: NDArray[Any]) -> sparse.coo_array:
+        return sparse.coo_array((values, at), shape=(d, d))
+
+    count = matrix(np.ones(len(arcs.source))).tocsc()
     if count.nnz < len(arcs.weight):
         i, j = (int(k[0]) for k in (count > 1).nonzero())
         raise DataError(f"The arc {names[i]!r} -> {names[j]!r} is there more than once.")
-    weights = sparse.coo_array((arcs.weight, at), shape=(d, d))
-    reversible = None
-    if arcs.reversible is not None:
-        reversible = sparse.coo_array((arcs.reversible, at), shape=(d, d))
-    return DAG(weights, names, order, reversible)
-
-
-# -------------------------------------------------------------------- files
-
-
-@contextmanager
-def whole_file(path: str | os.PathLike[str], force: bool = False) -> Iterator[BinaryIO]:
-    """Open a binary file that appears at `path` whole when the block ends well, or not at all.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with whole_file(f"{folder}/a.txt") as file:
-    ...         _ = file.write(b"all of it")
-    ...     os.listdir(folder)
-    ['a.txt']
-    """
-    target = Path(os.path.realpath(path))
-    if target.exists() and not force:
-        raise OutputExistsError(
-            f"{path} exists already and was left alone. Choose another name, or overwrite it "
-            "with force=True (--force on the command line)."
-        )
-    if not target.parent.is_dir():
-        raise ParameterError(f"Cannot write {path}: the folder {target.parent} does not exist.")
-    temporary = target.with_name(f".bigdag-{secrets.token_hex(8)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except OSError as error:
-        if isinstance(error, BigdagError):
-            raise
-        raise BigdagError(
-            f"Could not write {path}: {error.strerror or error}. Nothing was written."
-        ) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
-
-
-def _check_version(found: Any) -> None:
-    if int(found) > _VERSION:
-        raise DataError(
-            f"the file has format {found}, and this bigdag reads formats up to {_VERSION}. "
-            "Install a newer bigdag."
-        )
-
-
-def _write_npz(dag: DAG, file: BinaryIO) -> None:
-    arcs = dag._arcs()
-    arrays: dict[str, Any] = {
-        "bigdag": np.int64(_VERSION),
-        # JSON as bytes: numpy's own text arrays drop trailing NULs and pad to the longest name.
-        "names": np.frombuffer(json.dumps(dag.names).encode(), dtype=np.uint8),
-        "order": dag.order,
-        "source": arcs.source.astype(np.int32),
-        "target": arcs.target.astype(np.int32),
-        "weight": arcs.weight,
-    }
-    if arcs.reversible is not None:
-        arrays["reversible"] = arcs.reversible
-    np.savez(file, **arrays)
-
-
-def _read_npz(file: BinaryIO) -> DAG:
-    with np.load(file, allow_pickle=False) as arrays:
-        _check_version(arrays["bigdag"])
-        names = json.loads(arrays["names"].tobytes())
-        parts = [arrays[part] for part in _Arcs._fields if part in arrays]
-        return _assemble(names, _as_arcs(*parts), arrays["order"])
-
-
-def _write_parquet(dag: DAG, file: BinaryIO) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    arcs = dag._arcs(strongest_first=True)
-    names = pa.array(dag.names, type=pa.string())
-    columns = {
-        "source": names.take(pa.array(arcs.source)),
-        "target": names.take(pa.array(arcs.target)),
-        "weight": pa.array(arcs.weight),
-    }
-    if arcs.reversible is not None:
-        columns["direction"] = pa.array(["->", "--"]).take(
-            pa.array(arcs.reversible.astype(np.int64))
-        )
-    # A row holds an arc, so the nodes without one and the order go into the file's own header.
-    about = {"version": _VERSION, "names": dag.names, "order": dag.order.tolist()}
-    table = pa.table(columns).replace_schema_metadata({"bigdag": json.dumps(about)})
-    pq.write_table(table, file)
-
-
-def _read_parquet(file: BinaryIO) -> DAG:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = pq.ParquetFile(file).read()
-    metadata = table.schema.metadata or {}
-    if b"bigdag" not in metadata:
-        return _from_table(table)
-    about = json.loads(metadata[b"bigdag"])
-    _check_version(about["version"])
-    return _from_table(table, pa.array(about["names"], type=pa.string()), about["order"])
-
-
-def _from_table(table: Any, names: Any = None, order: Any = None) -> DAG:
-    """Return the DAG of a pyarrow table of arcs; a row without a target only lists a node."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    for column in ("source", "target"):
-        if column not in table.column_names:
-            raise DataError(
-                f"the table has no column {column!r}. It needs source, target and, unless all "
-                f"weights are 1, weight; it has {', '.join(map(repr, table.column_names))}."
-            )
-    ends = [table[end].cast(pa.string()).combine_chunks() for end in ("source", "target")]
-    if ends[0].null_count:
-        row = ends[0].is_null().index(True).as_py() + 1
-        raise DataError(f"row {row} has no source.")
-    is_arc = ends[1].is_valid()
-    listed = ends[0].filter(pc.invert(is_arc))
-    if names is None:
-        n = len(table)
-        appearance = np.arange(2 * n).reshape(2, n).T.ravel()  # source and target, row by row
-        names = pa.concat_arrays(ends).take(pa.array(appearance)).drop_null().unique()
-        half = listed[: len(names)], listed[len(names) :]
-        if all(len(part.unique()) == len(part) == len(names) for part in half):
-            names, order = half[0], pc.index_in(half[1], half[0]).to_numpy(zero_copy_only=False)
-    arcs = table.filter(is_arc)
-    weight = np.ones(len(arcs))
-    if "weight" in table.column_names:
-        weight = arcs["weight"].cast(pa.float64()).to_numpy()
-        if not np.isfinite(weight).all():
-            row = np.flatnonzero(is_arc)[np.argmin(np.isfinite(weight))] + 1
-            raise DataError(f"row {row} has no finite weight.")
-    flags = None
-    if "direction" in table.column_names:
-        direction = arcs["direction"].to_numpy()
-        flags = direction == "--"
-        if not (flags | (direction == "->")).all():
-            raise DataError("the column 'direction' must hold '->' and '--' only.")
-    source, target = (pc.fill_null(pc.index_in(end.filter(is_arc), names), -1) for end in ends)
-    return _assemble(names.to_pylist(), _as_arcs(source, target, weight, flags), order)
-
-
-def _csv_lines(dag: DAG) -> Iterator[str]:
-    arcs = dag._arcs(strongest_first=True)
-    # The empty name is quoted: unquoted, it is a missing one.
-    plain = re.compile(r"[^\s\",](?:[^\r\n\",]*[^\s\",])?")
-    quoted = (n.replace('"', '""') for n in dag.names)
-    names = [n if plain.fullmatch(n) else f'"{q}"' for n, q in zip(dag.names, quoted)]
-    flags = arcs.reversible
-    marks = iter(()) if flags is None else iter(np.where(flags, ",--", ",->").tolist())
-    yield "source,target,weight\n" if flags is None else "source,target,weight,direction\n"
-    for i, j, w in zip(arcs.source.tolist(), arcs.target.tolist(), arcs.weight.tolist()):
-        yield f"{names[i]},{names[j]},{w!r}{next(marks, '')}\n"
-    for v in [*range(dag.n_nodes), *dag.order.tolist()]:
-        yield f"{names[v]},,\n" if flags is None else f"{names[v]},,,\n"
-
-
-def _read_csv(file: BinaryIO) -> DAG:
-    import pyarrow as pa
-    from pyarrow import csv
-
-    types = dict.fromkeys(("source", "target", "direction"), pa.string())
-    return _from_table(
-        csv.read_csv(
-            file,
-            csv.ReadOptions(block_size=1 << 24),
-            csv.ParseOptions(newlines_in_values=True),
-            csv.ConvertOptions(
-                column_types=types | {"weight": pa.float64()},
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
-    )
-
-
-def _json_text(dag: DAG) -> Iterator[str]:
-    arcs = dag._arcs()
-    rows = list(zip(arcs.source.tolist(), arcs.target.tolist(), arcs.weight.tolist()))
-    graph = {"format": "bigdag", "version": _VERSION, "nodes": dag.names}
-    graph |= {"order": dag.order.tolist(), "arcs": rows}
-    if arcs.reversible is not None:
-        graph["reversible"] = arcs.reversible.tolist()
-    yield json.dumps(graph)
-
-
-def _read_json(file: BinaryIO) -> DAG:
-    graph = json.load(file)
-    if not isinstance(graph, dict) or graph.get("format") != "bigdag":
-        raise DataError('the file is JSON, but without "format": "bigdag".')
-    _check_version(graph["version"])
-    table = np.array(graph["arcs"], dtype=np.float64).reshape(-1, 3)
-    arcs = _as_arcs(table[:, 0], table[:, 1], table[:, 2], graph.get("reversible"))
-    return _assemble(graph["nodes"], arcs, graph["order"])
-
-
-# What XML cannot hold even escaped, and what it would change on reading.
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_GRAPHML_KEYS = {
-    "graph": {"bigdag": "int"},
-    "node": {"name": "string", "exact_name": "string", "order": "int"},
-    "edge": {"weight": "double", "reversible": "boolean"},
-}
-
-
-def _graphml_lines(dag: DAG) -> Iterator[str]:
-    arcs = dag._arcs()
-    yield '<?xml version="1.0" encoding="UTF-8"?>\n'
-    yield '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n'
-    for owner, keys in _GRAPHML_KEYS.items():
-        for key, kind in keys.items():
-            if key != "reversible" or arcs.reversible is not None:
-                yield f'<key id="{key}" for="{owner}" attr.name="{key}" attr.type="{kind}"/>\n'
-    yield f'<graph id="G" edgedefault="directed"><data key="bigdag">{_VERSION}</data>\n'
-    for v, (name, place) in enumerate(zip(dag.names, rank_of(dag.order).tolist())):
-        shown = escape(_NOT_XML.sub("\ufffd", name), {"\r": "&#13;"})
-        yield f'<node id="n{v}"><data key="name">{shown}</data><data key="order">{place}</data>'
-        if _NOT_XML.search(name):
-            yield f'<data key="exact_name">{escape(json.dumps(name))}</data>'
-        yield "</node>\n"
-    flags = arcs.reversible
-    marks = iter(()) if flags is None else iter(np.where(flags, "true", "false").tolist())
-    for i, j, w in zip(arcs.source.tolist(), arcs.target.tolist(), arcs.weight.tolist()):
-        yield f'<edge source="n{i}" target="n{j}"><data key="weight">{w!r}</data>'
-        yield (
-            "</edge>\n"
-            if flags is None
-            else f'<data key="reversible">{next(marks)}</data></edge>\n'
-        )
-    yield "</graph>\n</graphml>\n"
-
-
-class _GraphML:
-    """What a GraphML file holds, gathered by expat's callbacks (a tree would take gigabytes)."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.ours = False
-        self.keys: dict[str, str] = {}  # key id -> attribute name
-        self.nodes: dict[str, tuple[str, int]] = {}  # node id -> name and place in the order
-        self.arcs: tuple[list[str], list[str], list[float], list[bool]] = ([], [], [], [])
-        self._data: dict[str, str] = {}  # of the node or edge being read
-        self._text: list[str] = []
-        self._about: dict[str, str] = {}
-        self._key = ""
-        parser = ParserCreate(namespace_separator="}")
-        parser.buffer_text = True
-        parser.StartElementHandler = self._start
-        parser.EndElementHandler = self._end
-        parser.CharacterDataHandler = self._text.append
-        parser.ParseFile(file)
-
-    def _start(self, tag: str, attributes: dict[str, str]) -> None:
-        tag = tag.rpartition("}")[2]
-        if tag == "data":
-            self._key = self.keys.get(attributes["key"], "")
-            self._text.clear()
-        elif tag in ("node", "edge"):
-            self._about = attributes
-            self._data.clear()
-        elif tag == "key":
-            self.keys[attributes["id"]] = attributes.get("attr.name", "")
-        elif tag == "graph" and attributes.get("edgedefault") == "undirected":
-            raise DataError("the graph is undirected.")
-
-    def _end(self, tag: str) -> None:
-        tag, about, data = tag.rpartition("}")[2], self._about, self._data
-        if tag == "data":
-            data[self._key] = "".join(self._text)
-            if self._key == "bigdag":
-                _check_version(data["bigdag"])
-                self.ours = True
-        elif tag == "edge":
-            source, target, weight, reversible = self.arcs
-            source.append(about["source"])
-            target.append(about["target"])
-            weight.append(float(data.get("weight", 1.0)))
-            reversible.append(data.get("reversible") in ("true", "True", "1"))
-        elif tag == "node":
-            name = data.get("name", about["id"])
-            if self.ours and "exact_name" in data:
-                name = json.loads(data["exact_name"])
-            self.nodes[about["id"]] = name, int(data["order"]) if self.ours else 0
-
-
-def _read_graphml(file: BinaryIO) -> DAG:
-    graph = _GraphML(file)
-    index = {key: v for v, key in enumerate(graph.nodes)}
-    source, target, weight, flags = graph.arcs
-    known = "reversible" in graph.keys.values()
-    ends = [index[v] for v in source], [index[v] for v in target]
-    arcs = _as_arcs(*ends, weight, flags if known else None)
-    order = np.argsort([place for _, place in graph.nodes.values()]) if graph.ours else None
-    return _assemble([name for name, _ in graph.nodes.values()], arcs, order)
-
-
-_DOT_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\0": "\\0", "&": "&amp;"}
-_DOT_NODE = re.compile(r'  n(\d+) \[label="((?:[^"\\\n]|\\.)*)", order=(\d+)\];\n')
-_DOT_ARC = re.compile(r"  n(\d+) -> n(\d+) \[value=([^\s,]+), label=[^\s,]+(, dir=none)?\];\n")
-
-
-def _dot_lines(dag: DAG) -> Iterator[str]:
-    arcs, escapes = dag._arcs(), str.maketrans(_DOT_ESCAPES)
-    flags = arcs.reversible
-    known = "" if flags is None else ", reversible=true"
-    yield f"digraph bigdag {{\n  graph [bigdag={_VERSION}{known}];\n"
-    for v, (name, place) in enumerate(zip(dag.names, rank_of(dag.order).tolist())):
-        yield f'  n{v} [label="{name.translate(escapes)}", order={place}];\n'
-    heads = iter(()) if flags is None else iter(np.where(flags, ", dir=none", "").tolist())
-    for i, j, w in zip(arcs.source.tolist(), arcs.target.tolist(), arcs.weight.tolist()):
-        yield f'  n{i} -> n{j} [value={w!r}, label="{w:.3g}"{next(heads, "")}];\n'
-    yield "}\n"
-
-
-def _read_dot(file: BinaryIO) -> DAG:
-    text = file.read().decode()
-    head = re.match(r"digraph bigdag \{\n  graph \[bigdag=(\d+)(, reversible=true)?\];\n", text)
-    if head is None:
-        raise DataError(
-            "only DOT files that bigdag wrote can be read. Give other graphs as .graphml or .csv."
-        )
-    _check_version(head[1])
-    # No label holds a newline, so the first line that looks like an arc is one.
-    first = re.search(r"^(  n\d+ -> |\}$)", text, re.M)
-    cut = first.start() if first else 0
-    nodes, edges = _DOT_NODE.findall(text, head.end(), cut), _DOT_ARC.findall(text, cut)
-    if not text.endswith("\n}\n") or len(nodes) + len(edges) + 3 != text.count("\n"):
-        raise DataError("the file is cut off, or was changed in a way that cannot be read.")
-    back = {written: plain for plain, written in _DOT_ESCAPES.items()}
-    names = [re.sub(r"\\.|&amp;", lambda found: back[found[0]], node[1]) for node in nodes]
-    source, target, weight, heads = zip(*edges) if edges else ((), (), (), ())
-    ends = list(map(int, source)), list(map(int, target))
-    flags = list(map(bool, heads)) if head[2] else None
-    arcs = _as_arcs(*ends, list(map(float, weight)), flags)
-    return _assemble(names, arcs, np.argsort([int(node[2]) for node in nodes]))
-
-
-def _text(lines: Callable[[DAG], Iterator[str]]) -> Callable[[DAG, BinaryIO], None]:
-    def write(dag: DAG, file: BinaryIO) -> None:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
-        text.writelines(lines(dag))
-        text.detach()
-
-    return write
-
-
-class _Format(NamedTuple):
-    write: Callable[[DAG, BinaryIO], None]
-    read: Callable[[BinaryIO], DAG]
-    expected: str
-
-
-_TABLE = "the columns source, target and, unless all weights are 1, weight"
-_FORMATS = {
-    ".npz": _Format(_write_npz, _read_npz, "an .npz file written by DAG.save"),
-    ".parquet": _Format(_write_parquet, _read_parquet, f"a Parquet file with {_TABLE}"),
-    ".csv": _Format(_text(_csv_lines), _read_csv, f"comma-separated text with {_TABLE}"),
-    ".graphml": _Format(_text(_graphml_lines), _read_graphml, "a directed graph in GraphML"),
-    ".dot": _Format(_text(_dot_lines), _read_dot, "a .dot file written by DAG.save"),
-    ".json": _Format(_text(_json_text), _read_json, "a .json file written by DAG.save"),
-}
-
-
-def _format(path: str | os.PathLike[str]) -> _Format:
-    suffix = Path(path).suffix.lower()
-    if suffix not in _FORMATS:
-        raise ParameterError(
-            f"The suffix of a DAG's file must be one of {', '.join(_FORMATS)}. Got {str(path)!r}."
-        )
-    return _FORMATS[suffix]
+    reversible = None if arcs.reversible is None else matrix(arcs.reversible)
+    return DAG(matrix(arcs.weight), names, graph.order, reversible)
