@@ -21,19 +21,43 @@ __version__ = "0.1.0"
 _HOME = {
     "DAG": "bigdag.dag",
     "Dataset": "bigdag.data",
-    "ProxiMAS": "bigdag.learners.proximas",
+    "GD": "bigdag.learners.gd",
+    "GOLEM": "bigdag.learners.golem",
+    "NOTEARS": "bigdag.learners.notears",
     "OptiMAS": "bigdag.learners.optimas",
+    "OrderSearch": "bigdag.learners.order_search",
+    "ProxiMAS": "bigdag.learners.proximas",
+    "SortRegress": "bigdag.learners.sorting",
 }
 _MODULES = ("errors", "metrics", "simulate")
 
-__all__ = [*_HOME, *_MODULES, "__version__"]  # noqa: PLE0604
+__all__ = [
+    "DAG",
+    "GD",
+    "GOLEM",
+    "NOTEARS",
+    "Dataset",
+    "OptiMAS",
+    "OrderSearch",
+    "ProxiMAS",
+    "SortRegress",
+    "__version__",
+    "errors",
+    "metrics",
+    "simulate",
+]
 
 if TYPE_CHECKING:
     from bigdag import errors, metrics, simulate
     from bigdag.dag import DAG
     from bigdag.data import Dataset
+    from bigdag.learners.gd import GD
+    from bigdag.learners.golem import GOLEM
+    from bigdag.learners.notears import NOTEARS
     from bigdag.learners.optimas import OptiMAS
+    from bigdag.learners.order_search import OrderSearch
     from bigdag.learners.proximas import ProxiMAS
+    from bigdag.learners.sorting import SortRegress
 
 
 def __getattr__(name: str) -> Any:

@@ -225,7 +225,7 @@ def improve_order(
     --------
     >>> W = np.array([[0, 2.0, 0], [1.0, 0, 0], [0, 3.0, 0]])
     >>> improve_order(W, np.array([1, 0, 2]))
-    array([0, 2, 1])
+    array([2, 0, 1])
     """
     keys = _arc_keys(W)
     d = keys.shape[0]

@@ -1,0 +1,303 @@
+"""Second moments S = XᵀX/n as an operator, on the correlation scale.
+
+Variances may span fourteen orders of magnitude, so everything inside the engine works with the
+correlations ``C = S[i, j] / (sd[i] * sd[j])`` and with ``sd`` apart: :class:`Gram` is that pair.
+``C`` is held while it fits the memory budget, and else computed from the data when asked for; a
+solver cannot tell the difference. A constant column has no correlation with anything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numba
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from bigdag.errors import MemoryLimitError, ParameterError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigdag.data import Dataset
+
+__all__ = ["Gram", "bytes_of", "format_bytes", "memory_budget", "n_threads"]
+
+_UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
+_BLOCK = 2**23  # entries of a block of rows computed at once: 64 MB
+
+
+# ------------------------------------------------------------------ memory and threads
+
+
+def bytes_of(amount: float | str) -> int:
+    """Return an amount of memory in bytes.
+
+    Parameters
+    ----------
+    amount : float or str
+        A number of bytes, or text such as "4GB" or "500 MB".
+
+    Examples
+    --------
+    >>> bytes_of("1.5 GB")
+    1610612736
+    """
+    if isinstance(amount, str):
+        text = amount.strip().upper()
+        number, unit = text.rstrip("KMGTB"), text[len(text.rstrip("KMGTB")) :]
+        try:
+            value = float(number) * _UNITS.get(unit, 1 if unit in {"", "B"} else float("nan"))
+        except ValueError:
+            value = float("nan")
+    else:
+        value = float(amount)
+    if not 0 < value < 2**63:
+        raise ParameterError(
+            "memory_limit must be a positive number of bytes or a text such as '4GB'. "
+            f"Got {amount!r} instead."
+        )
+    return int(value)
+
+
+def format_bytes(amount: float) -> str:
+    """Return an amount of memory as text.
+
+    Examples
+    --------
+    >>> format_bytes(3.2e9)
+    '2.98 GB'
+    """
+    for unit in ("TB", "GB", "MB"):
+        if amount >= _UNITS[unit]:
+            return f"{amount / _UNITS[unit]:.3g} {unit}"
+    return f"{amount / _UNITS['KB']:.3g} KB"
+
+
+def memory_budget(memory_limit: float | str | None = None) -> int:
+    """Return the bytes that a fit may use: the limit, or four fifths of what is free.
+
+    Examples
+    --------
+    >>> memory_budget("2GB") == 2 * 2**30
+    True
+    """
+    if memory_limit is not None:
+        return bytes_of(memory_limit)
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            free = next(int(line.split()[1]) * 1024 for line in lines if "MemAvailable" in line)
+    except (OSError, StopIteration):
+        try:
+            free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+        except (ValueError, OSError, AttributeError):
+            free = 4 * 2**30
+    return int(0.8 * free)
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """Return the number of threads that ``n_jobs`` stands for; None and -1 are all cores.
+
+    Examples
+    --------
+    >>> n_threads(2)
+    2
+    """
+    if n_jobs is None or n_jobs == -1:
+        usable = getattr(os, "sched_getaffinity", None)
+        return len(usable(0)) if usable else os.cpu_count() or 1
+    if n_jobs < 1:
+        raise ParameterError(f"n_jobs must be None, -1 or at least 1. Got {n_jobs} instead.")
+    return n_jobs
+
+
+# ------------------------------------------------------------------ the operator
+
+
+class Gram:
+    """The correlations of a data set, held or computed on demand, and its standard deviations.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Centred data, or a covariance matrix.
+    memory_limit : float or str, optional
+        Bytes that may be used; by default four fifths of the free memory.
+    n_jobs : int, optional
+        Threads; all cores by default.
+    hold : bool, optional
+        Whether to hold the correlations; by default if they fit in 40 % of the budget.
+
+    Attributes
+    ----------
+    sd : ndarray of shape (d,)
+        Standard deviations (with 1/n); zero for a constant column.
+    C : ndarray of shape (d, d), or None
+        The correlations where they are held.
+    Z : ndarray of shape (d, n), or None
+        The variables as rows of unit length; None where only a covariance is known.
+
+    Examples
+    --------
+    >>> from bigdag.data import as_dataset
+    >>> gram = Gram(as_dataset([[0.0, 1.0], [2.0, 5.0], [4.0, 3.0]]))
+    >>> gram.block([0], [1]).round(3)
+    array([[0.5]])
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        *,
+        memory_limit: float | str | None = None,
+        n_jobs: int | None = None,
+        hold: bool | None = None,
+    ) -> None:
+        self.n_samples = dataset.n_samples
+        self.d = d = dataset.n_features
+        self.n_jobs = n_threads(n_jobs)
+        budget = memory_budget(memory_limit)
+        if dataset.X is None:
+            hold = True
+        elif hold is None:
+            hold = d * d * 8 <= 0.4 * budget
+        _check_memory(self.n_samples if dataset.X is not None else 0, d, hold, budget)
+        self.Z: NDArray[np.float64] | None = None
+        self.C: NDArray[np.float64] | None = None
+        self._controller = ThreadpoolController()
+        if dataset.X is not None:
+            X = dataset.X.T
+            self.sd = np.sqrt(np.einsum("ij,ij->i", X, X) / self.n_samples)
+            scale = self._inverse_sd / np.sqrt(self.n_samples)
+            self.Z = np.multiply(X, scale[:, None], order="C")
+            if hold:
+                with self.blas():
+                    self.C = self.Z @ self.Z.T
+        else:
+            S = dataset.covariance
+            assert S is not None
+            self.sd = np.sqrt(np.diag(S))
+            self.C = S * self._inverse_sd[:, None] * self._inverse_sd
+        if self.C is not None:
+            np.fill_diagonal(self.C, self.sd > 0)
+
+    @cached_property
+    def _inverse_sd(self) -> NDArray[np.float64]:
+        return np.divide(1.0, self.sd, out=np.zeros_like(self.sd), where=self.sd > 0)
+
+    @property
+    def inverse_sd(self) -> NDArray[np.float64]:
+        """1/sd, and zero for a constant column."""
+        return self._inverse_sd
+
+    def diag(self) -> NDArray[np.float64]:
+        """Return the variances (d,)."""
+        return self.sd**2
+
+    def rows(self, index: Any) -> NDArray[np.float64]:
+        """Return rows of the correlations (k, d)."""
+        if self.C is not None:
+            return self.C[index]
+        assert self.Z is not None
+        with self.blas():
+            return self.Z[index] @ self.Z.T
+
+    def block(self, i: Any, j: Any) -> NDArray[np.float64]:
+        """Return the correlations between two lists of variables (len(i), len(j))."""
+        if self.C is not None:
+            return self.C[np.ix_(i, j)]
+        assert self.Z is not None
+        return self.Z[i] @ self.Z[j].T
+
+    def residual_rows(
+        self,
+        columns: NDArray[np.int64],
+        indptr: NDArray[np.int64],
+        indices: NDArray[np.int64],
+        values: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Return what is left of the rows of C after regressions (k, d).
+
+        Row a is the correlation of every variable with the residual of ``columns[a]`` on
+        ``indices[indptr[a]:indptr[a + 1]]`` with the coefficients in ``values``.
+        """
+        mean_size = len(indices) / max(1, len(columns))
+        # One product with Z costs 2 n d a column at the speed of a matrix product, the sum of
+        # rows of C some ten times as much for each flop.
+        if self.C is None or (self.Z is not None and self.n_samples < 10 * mean_size):
+            assert self.Z is not None
+            residual = self.Z[columns]
+            self.each(
+                lambda a, b: _subtract_rows(residual, self.Z, indptr, indices, values, a, b),
+                len(columns),
+            )
+            with self.blas():
+                return residual @ self.Z.T
+        left = self.C[columns]
+        self.each(
+            lambda a, b: _subtract_rows(left, self.C, indptr, indices, values, a, b), len(columns)
+        )
+        return left
+
+    # -------------------------------------------------------------- blocks and threads
+
+    def blocks(self, columns: NDArray[np.int64]) -> Iterable[NDArray[np.int64]]:
+        """Split columns so that one block's rows of C stay within 64 MB."""
+        size = max(8, min(512, _BLOCK // max(1, self.d)))
+        return (columns[a : a + size] for a in range(0, len(columns), size))
+
+    def each(self, work: Callable[[int, int], Any], count: int, chunk: int = 16) -> list[Any]:
+        """Call ``work(first, last)`` on pieces of range(count), in threads; results in order."""
+        pieces = [(a, min(a + chunk, count)) for a in range(0, count, chunk)]
+        if self.n_jobs == 1 or len(pieces) < 2:
+            return [work(a, b) for a, b in pieces]
+        with self._controller.limit(limits=1, user_api="blas"):
+            return list(self._pool.map(lambda piece: work(*piece), pieces))
+
+    def blas(self) -> Any:
+        """Return a context in which matrix products use ``n_jobs`` threads."""
+        return self._controller.limit(limits=self.n_jobs, user_api="blas")
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self.n_jobs, thread_name_prefix="bigdag")
+
+    def close(self) -> None:
+        """End the threads."""
+        if "_pool" in self.__dict__:
+            self.__dict__.pop("_pool").shutdown()
+
+
+def _check_memory(n: int, d: int, hold: bool, budget: int) -> None:
+    """Refuse before any work what cannot fit: Z, C where it is held, and blocks to work on."""
+
+    def need(d: int) -> int:
+        return 8 * (n * d + d * d * hold) + 3 * 8 * min(d * d, _BLOCK + 8 * d)
+
+    if need(d) <= budget:
+        return
+    low, high = 1, d
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if need(middle) <= budget else (low, middle)
+    raise MemoryLimitError(
+        f"Learning from {d} variables and {n} samples needs {format_bytes(need(d))} of memory, "
+        f"and {format_bytes(budget)} may be used: at most {low} variables fit. Use fewer "
+        "variables, raise memory_limit, or run it where there is more memory."
+    )
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _subtract_rows(out, source, indptr, indices, values, first, last):  # type: ignore[no-untyped-def]
+    """Subtract from rows first..last of out, in place, their combinations of rows of source."""
+    for a in range(first, last):
+        row = out[a]
+        for e in range(indptr[a], indptr[a + 1]):
+            other = source[indices[e]]
+            value = values[e]
+            for i in range(len(row)):
+                row[i] -= value * other[i]

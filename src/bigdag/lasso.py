@@ -1,0 +1,535 @@
+"""The d column problems of equation (1), each with the parents it may use.
+
+Column j minimises ``1/2 |z_j - Z b|² + Σ p_i |b_i|`` over the allowed parents, on the correlation
+scale: ``b_i = w_i sd_i / sd_j`` and ``p_i = lambda1 / (sd_i sd_j)``. What proves it is the duality
+gap: with the residual r and ``s`` the largest factor for which ``|z_iᵀ s r| <= p_i`` for every
+allowed i, ``s z_jᵀr - s²/2 |r|²`` is a lower bound of the optimum.
+
+The way there: coordinate descent on a small working set, with a Newton step on the support where
+descent is slow; then the correlations of the residual with all allowed parents, which give the gap
+and the worst violators to add; until the gap is small. The columns of a block take these turns
+together, so that the full check is one matrix product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numba
+import numpy as np
+import scipy.sparse as sp
+
+from bigdag.acyclic import rank_of
+from bigdag.objective import dual_bound, on_correlation_scale
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigdag.gram import Gram
+
+__all__ = ["LassoFit", "solve"]
+
+_FIRST = 32  # parents a working set begins with
+_MAX_ROUNDS = 60
+_LEAST_PENALTY = 1e-10  # on the correlation scale
+_NEWTONS = 4  # in one turn of descent
+_SWEEPS = 5  # over the support, between two sweeps over the whole working set
+
+
+@dataclass(frozen=True)
+class LassoFit:
+    """The solution of all column problems, with its certificate.
+
+    Attributes
+    ----------
+    weights : csc_array of shape (d, d)
+        W in the units of the data.
+    objective : ndarray of shape (d,)
+        Each column's part of equation (1).
+    gap : ndarray of shape (d,)
+        Each column's duality gap, in the same units; infinite where a stop came before the
+        column was solved.
+    complete : bool
+        Whether every column met the tolerance.
+    """
+
+    weights: sp.csc_array
+    objective: NDArray[np.float64]
+    gap: NDArray[np.float64]
+    complete: bool
+
+
+def solve(
+    gram: Gram,
+    lambda1: float,
+    *,
+    order: NDArray[np.integer] | None = None,
+    mask: sp.sparray | None = None,
+    start: sp.sparray | None = None,
+    columns: NDArray[np.integer] | None = None,
+    tol: float = 1e-4,
+    stop: Callable[[], bool] | None = None,
+) -> LassoFit:
+    """Solve equation (1) column by column, without acyclicity or inside an order or a mask.
+
+    Parameters
+    ----------
+    gram : Gram
+        The second moments.
+    lambda1 : float
+        The weight of the L1 norm, in the units of equation (1).
+    order : ndarray of shape (d,), optional
+        Causes first; only the predecessors of a variable may be its parents.
+    mask : sparse array of shape (d, d), optional
+        Only its non-zero entries may be arcs. Together with an order both must allow an arc.
+    start : sparse array of shape (d, d), optional
+        Weights to begin from; entries that are not allowed are dropped.
+    columns : ndarray, optional
+        The columns to solve; the others keep their start (or zero) with an infinite gap.
+    tol : float, default=1e-4
+        The gap of a column is at most ``tol`` times its objective.
+    stop : callable, optional
+        Asked between blocks of columns; True ends the work and leaves the rest at its start.
+
+    Returns
+    -------
+    LassoFit
+
+    Examples
+    --------
+    >>> from bigdag.data import as_dataset
+    >>> from bigdag.gram import Gram
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(100, 1))
+    >>> gram = Gram(as_dataset(np.hstack([x, 2 * x + rng.normal(size=(100, 1))])))
+    >>> fit = solve(gram, 0.1, order=np.array([0, 1]), tol=1e-8)
+    >>> fit.weights.toarray().round(2)
+    array([[0.  , 1.95],
+           [0.  , 0.  ]])
+    """
+    problem = _Problem(gram, lambda1, order, mask, tol)
+    support, values = _start_coefficients(gram, start)
+    objective = np.zeros(gram.d)
+    gap = np.full(gram.d, np.inf)
+    wanted = np.arange(gram.d) if columns is None else np.asarray(columns, dtype=np.int64)
+    for block in gram.blocks(wanted):
+        if stop is not None and stop():
+            break
+        fitted = problem.solve_block(block, [support[j] for j in block], [values[j] for j in block])
+        for a, j in enumerate(block):
+            support[j], values[j] = fitted[0][a], fitted[1][a]
+        scale = gram.sd[block] ** 2
+        objective[block] = fitted[2] * scale
+        gap[block] = fitted[3] * scale
+    weights = _assemble(gram, support, values)
+    complete = bool(np.all(gap[wanted] <= tol * objective[wanted] * (1 + 1e-9)))
+    return LassoFit(weights, objective, gap, complete)
+
+
+def _start_coefficients(gram: Gram, start: sp.sparray | None) -> tuple[list[Any], list[Any]]:
+    """Return each column's support and coefficients on the correlation scale."""
+    if start is None:
+        empty = np.empty(0, dtype=np.int64), np.empty(0)
+        return [empty[0]] * gram.d, [empty[1]] * gram.d
+    B = on_correlation_scale(gram, start)
+    indices = B.indices.astype(np.int64)
+    pieces = [slice(a, b) for a, b in zip(B.indptr[:-1], B.indptr[1:])]
+    return [indices[piece] for piece in pieces], [B.data[piece] for piece in pieces]
+
+
+def _assemble(gram: Gram, support: list[Any], values: list[Any]) -> sp.csc_array:
+    """Return W in the units of the data from coefficients on the correlation scale."""
+    sizes = np.array([len(s) for s in support], dtype=np.int64)
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    rows = np.concatenate([*support, np.empty(0, dtype=np.int64)]).astype(np.int64)
+    columns = np.repeat(np.arange(gram.d), sizes)
+    data = np.concatenate([*values, np.empty(0)]) * gram.sd[columns] * gram.inverse_sd[rows]
+    weights = sp.csc_array((data, rows, indptr), shape=(gram.d, gram.d))
+    weights.eliminate_zeros()
+    weights.sort_indices()
+    return weights
+
+
+class _Problem:
+    """What all blocks of columns share."""
+
+    def __init__(
+        self,
+        gram: Gram,
+        lambda1: float,
+        order: NDArray[np.integer] | None,
+        mask: sp.sparray | None,
+        tol: float,
+    ) -> None:
+        self.gram, self.tol = gram, tol
+        self.live = gram.sd > 0
+        self.root = np.sqrt(lambda1) * gram.inverse_sd  # p[i, j] = root[i] * root[j]
+        self.rank = None if order is None else rank_of(np.asarray(order))
+        self.mask = None if mask is None else sp.csc_array(mask)
+
+    def allowed(self, block: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which parents each column of the block may use (k, d)."""
+        allowed = np.tile(self.live, (len(block), 1))
+        if self.rank is not None:
+            allowed &= self.rank < self.rank[block][:, None]
+        if self.mask is not None:
+            inside = np.zeros_like(allowed)
+            for a, j in enumerate(block):
+                inside[a, self.mask.indices[self.mask.indptr[j] : self.mask.indptr[j + 1]]] = True
+            allowed &= inside
+        allowed[np.arange(len(block)), block] = False
+        allowed[~self.live[block]] = False
+        return allowed
+
+    def solve_block(
+        self, block: NDArray[np.int64], support: list[Any], values: list[Any]
+    ) -> tuple[list[Any], list[Any], NDArray[np.float64], NDArray[np.float64]]:
+        """Return supports, coefficients, objectives and gaps of a block of columns."""
+        objective, gap = np.zeros(len(block)), np.zeros(len(block))
+        allowed = self.allowed(block)
+        todo = np.flatnonzero(allowed.any(axis=1))
+        for a in np.setdiff1d(np.arange(len(block)), todo):
+            support[a], values[a] = support[a][:0], values[a][:0]
+            objective[a] = 0.5 * self.live[block[a]]
+        for a in todo:
+            keep = allowed[a, support[a]] & (values[a] != 0)
+            support[a], values[a] = support[a][keep], values[a][keep]
+        C_rows = self.gram.rows(block[todo]) if len(todo) else np.empty((0, self.gram.d))
+        left = C_rows
+        if any(len(support[a]) for a in todo):
+            left = self.gram.residual_rows(block[todo], *_flat(support, values, todo))
+        for _ in range(_MAX_ROUNDS):
+            flat = _flat(support, values, todo)
+            certified = self.gram.each(
+                partial(_certify, left, C_rows, allowed[todo], self.root, block[todo], *flat),
+                len(todo),
+            )
+            if certified:
+                objective[todo] = np.concatenate([c[0] for c in certified])
+                gap[todo] = np.concatenate([c[1] for c in certified])
+            short = gap[todo] > self.tol * objective[todo]
+            if not short.any():
+                break
+            grown = _split(certified)
+            for a, new in zip(todo, grown):
+                if gap[a] > self.tol * objective[a] and len(new):
+                    support[a] = np.concatenate([support[a], new])
+                    values[a] = np.concatenate([values[a], np.zeros(len(new))])
+            todo, C_rows = todo[short], C_rows[short]
+            # While parents are still missing, an exact solution of the working set is no use.
+            goal = np.maximum(0.3 * self.tol, 0.3 * gap[todo] / objective[todo])
+            self._descend(block, todo, C_rows, support, values, goal)
+            left = self.gram.residual_rows(block[todo], *_flat(support, values, todo))
+        return support, values, objective, gap
+
+    def _descend(
+        self,
+        block: NDArray[np.int64],
+        todo: NDArray[np.int64],
+        C_rows: NDArray[np.float64],
+        support: list[Any],
+        values: list[Any],
+        goal: NDArray[np.float64],
+    ) -> None:
+        """Solve the working sets to a relative gap, in place; what is zero is left out."""
+        indptr, indices, flat = _flat(support, values, todo)
+        columns = block[todo]
+        gram = self.gram
+
+        def work(first: int, last: int) -> None:
+            _descend_columns(
+                gram.C if gram.C is not None else gram.Z, gram.C is not None, C_rows, self.root,
+                columns, indptr, indices, flat, first, last, goal,
+            )  # fmt: skip
+
+        gram.each(work, len(todo), chunk=4)
+        for i, a in enumerate(todo):
+            piece = slice(indptr[i], indptr[i + 1])
+            keep = flat[piece] != 0
+            support[a], values[a] = indices[piece][keep], flat[piece][keep]
+
+
+def _flat(
+    support: list[Any], values: list[Any], todo: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Return the chosen columns' coefficients as one compressed list: indptr, indices, values."""
+    sizes = [len(support[a]) for a in todo]
+    indptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
+    indices = np.concatenate([np.empty(0, dtype=np.int64), *(support[a] for a in todo)])
+    return indptr, indices, np.concatenate([np.empty(0), *(values[a] for a in todo)])
+
+
+def _split(certified: list[Any]) -> list[NDArray[np.int64]]:
+    """Return each column's violators from the pieces that the threads returned."""
+    return [
+        piece[3][piece[2][i] : piece[2][i + 1]] for piece in certified for i in range(len(piece[0]))
+    ]
+
+
+# ------------------------------------------------------------------ compiled kernels
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _penalty(root, i, j):  # type: ignore[no-untyped-def]
+    """Return p[i, j]; never zero, as without a penalty there is no dual bound."""
+    return max(root[i] * root[j], _LEAST_PENALTY)
+
+
+@numba.njit(cache=True, nogil=True)
+def _certify(left, C_rows, allowed, root, columns, indptr, indices, values, first, last):  # type: ignore[no-untyped-def]
+    """Return objective, duality gap and the violators to add, for rows first..last.
+
+    ``left`` (k, d) holds the correlations of all variables with each column's residual.
+    """
+    k, d = last - first, left.shape[1]
+    objective, gap = np.empty(k), np.empty(k)
+    found = np.empty(k + 1, dtype=np.int64)
+    found[0] = 0
+    added = [np.empty(0, dtype=np.int64)]
+    inside = np.zeros(d, dtype=np.bool_)
+    for at in range(k):
+        a = first + at
+        j = columns[a]
+        span = range(indptr[a], indptr[a + 1])
+        explained, fitted, penalty = 0.0, 0.0, 0.0
+        for e in span:
+            i = indices[e]
+            inside[i] = True
+            explained += C_rows[a, i] * values[e]
+            fitted += left[a, i] * values[e]
+            penalty += _penalty(root, i, j) * abs(values[e])
+        square = max(1.0 - explained - fitted, 0.0)  # |r|²
+        inner = 1.0 - explained  # z_jᵀ r
+        limit = np.inf
+        count = 0
+        for i in range(d):
+            if allowed[a, i]:
+                size, p = abs(left[a, i]), _penalty(root, i, j)
+                if size * limit > p:
+                    limit = p / size
+                if size > p and not inside[i]:
+                    count += 1
+        objective[at] = 0.5 * square + penalty
+        gap[at] = max(objective[at] - dual_bound(inner, square, limit), 0.0)
+        new = np.empty(count, dtype=np.int64)
+        excess = np.empty(count)
+        count = 0
+        for i in range(d):
+            if allowed[a, i] and not inside[i]:
+                over = abs(left[a, i]) - _penalty(root, i, j)
+                if over > 0.0:
+                    new[count] = i
+                    excess[count] = -over
+                    count += 1
+        size = indptr[a + 1] - indptr[a]
+        most = max(_FIRST, size)
+        if count > most:
+            new = new[np.argsort(excess)[:most]]
+            new.sort()
+        added.append(new)
+        found[at + 1] = found[at] + len(new)
+        for e in span:
+            inside[indices[e]] = False
+    flat = np.empty(found[k], dtype=np.int64)
+    for a in range(k):
+        flat[found[a] : found[a + 1]] = added[a + 1]
+    return objective, gap, found, flat
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _descend_columns(  # type: ignore[no-untyped-def]
+    source, is_gram, C_rows, root, columns, indptr, indices, values, first, last, goal
+):
+    """Solve the working sets of columns first..last, in place in values."""
+    for a in range(first, last):
+        span = slice(indptr[a], indptr[a + 1])
+        members = indices[span]
+        m = len(members)
+        Q = np.empty((m, m))
+        if is_gram:
+            for s in range(m):
+                row = source[members[s]]
+                for t in range(s + 1):
+                    Q[s, t] = row[members[t]]
+            for s in range(m):
+                for t in range(s):
+                    Q[t, s] = Q[s, t]
+        else:
+            Zw = np.empty((m, source.shape[1]))
+            for s in range(m):
+                Zw[s] = source[members[s]]
+            Q[:] = np.dot(Zw, Zw.T)
+        c, p = np.empty(m), np.empty(m)
+        for s in range(m):
+            c[s] = C_rows[a, members[s]]
+            p[s] = _penalty(root, members[s], columns[a])
+        _descend(Q, c, p, values[span], goal[a])
+
+
+@numba.njit(cache=True, nogil=True)
+def _descend(Q, c, p, b, tol):  # type: ignore[no-untyped-def]
+    """Minimise 1/2 bᵀQb - cᵀb + Σ p|b| to a relative gap, in place in b; Q has a unit diagonal."""
+    m = len(c)
+    g = c.copy()  # c - Q b
+    for s in range(m):
+        if b[s] != 0.0:
+            for t in range(m):
+                g[t] -= b[s] * Q[s, t]
+    support = np.empty(m, dtype=np.int64)
+    last = np.inf
+    for _ in range(100):
+        for s in range(m):
+            _update(Q, p, b, g, s)
+        gap = _relative_gap(c, p, b, g)
+        if gap <= tol:
+            return
+        size = 0
+        for s in range(m):
+            if b[s] != 0.0:
+                support[size] = s
+                size += 1
+        for _ in range(_SWEEPS):
+            for e in range(size):
+                _update(Q, p, b, g, support[e])
+        if gap > 0.3 * last and size > 0:  # a Newton step costs as much as many sweeps
+            _newton(Q, c, p, b, g, support[:size])
+        last = gap
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True, inline="always")
+def _update(Q, p, b, g, s):  # type: ignore[no-untyped-def]
+    """Minimise over coordinate s, in place in b and g."""
+    old = b[s]
+    at = g[s] + old
+    new = 0.0
+    if at > p[s]:
+        new = at - p[s]
+    elif at < -p[s]:
+        new = at + p[s]
+    if new != old:
+        step = new - old
+        row = Q[s]
+        for t in range(len(g)):
+            g[t] -= step * row[t]
+        b[s] = new
+
+
+@numba.njit(cache=True, nogil=True)
+def _relative_gap(c, p, b, g):  # type: ignore[no-untyped-def]
+    """Return the duality gap over the objective, inside the working set."""
+    explained, fitted, penalty, limit = 0.0, 0.0, 0.0, np.inf
+    for s in range(len(c)):
+        explained += c[s] * b[s]
+        fitted += g[s] * b[s]
+        penalty += p[s] * abs(b[s])
+        if abs(g[s]) * limit > p[s]:
+            limit = p[s] / abs(g[s])
+    square = max(1.0 - explained - fitted, 0.0)
+    inner = 1.0 - explained
+    objective = 0.5 * square + penalty
+    return 1.0 - dual_bound(inner, square, limit) / objective
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _newton(Q, c, p, b, g, support):  # type: ignore[no-untyped-def]
+    """Go towards the minimum for the present signs, as far as it pays, in place in b and g."""
+    m, size = len(c), len(support)
+    L = np.empty((size, size))
+    goal = np.empty(size)
+    for _ in range(_NEWTONS):
+        if not _cholesky(Q, support[:size], L):
+            return  # collinear: leave it to coordinate descent
+        for i in range(size):
+            s = support[i]
+            goal[i] = c[s] - p[s] * np.sign(b[s])
+        _back_solve(L, goal[:size])
+        share = _line_search(Q, p, b, g, support[:size], goal[:size])
+        kept = 0
+        for i in range(size):
+            s = support[i]
+            step = goal[i] - b[s]
+            at = b[s] + share * step
+            if step != 0.0 and abs(at) <= 1e-14 * abs(step):
+                at = 0.0
+            b[s] = at
+            if at != 0.0:
+                support[kept] = s
+                kept += 1
+        g[:] = c
+        for i in range(kept):
+            s = support[i]
+            for t in range(m):
+                g[t] -= b[s] * Q[s, t]
+        size = kept
+        if share >= 1.0 or size == 0:
+            break
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _cholesky(Q, support, L):  # type: ignore[no-untyped-def]
+    """Write the lower factor of Q on the support into L; False where it is not definite."""
+    for i in range(len(support)):
+        row, of_i = Q[support[i]], L[i]
+        for j in range(i + 1):
+            of_j = L[j]
+            total = row[support[j]]
+            for k in range(j):
+                total -= of_i[k] * of_j[k]
+            if i > j:
+                of_i[j] = total / of_j[j]
+            elif total > 1e-11:
+                of_i[i] = np.sqrt(total)
+            else:
+                return False
+    return True
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _back_solve(L, x):  # type: ignore[no-untyped-def]
+    """Solve L Lᵀ y = x, in place in x."""
+    size = len(x)
+    for i in range(size):
+        total = x[i]
+        for k in range(i):
+            total -= L[i, k] * x[k]
+        x[i] = total / L[i, i]
+    for i in range(size - 1, -1, -1):
+        x[i] /= L[i, i]
+        for k in range(i):
+            x[k] -= L[i, k] * x[i]
+
+
+@numba.njit(cache=True, nogil=True)
+def _line_search(Q, p, b, g, support, goal):  # type: ignore[no-untyped-def]
+    """Return the share of the way from b to goal, on the support, where the objective is least.
+
+    Along the way it is a convex parabola with kinks where a coefficient crosses zero.
+    """
+    size = len(support)
+    slope, curve = 0.0, 0.0
+    at = np.empty(size)
+    for i in range(size):
+        s = support[i]
+        step = goal[i] - b[s]
+        at[i] = -b[s] / step if step * b[s] < 0.0 else np.inf
+        slope += (p[s] * np.sign(b[s]) - g[s]) * step
+        for k in range(size):
+            curve += step * Q[s, support[k]] * (goal[k] - b[support[k]])
+    if at.min() >= 1.0:
+        return 1.0  # no kink: the goal is the minimum
+    if slope >= 0.0 or curve <= 0.0:
+        return 0.0
+    for i in np.argsort(at):
+        s = support[i]
+        share = min(at[i], 1.0)
+        if slope + share * curve >= 0.0:
+            return -slope / curve
+        if share >= 1.0:
+            return 1.0
+        slope += 2.0 * p[s] * abs(goal[i] - b[s])
+        if slope + share * curve >= 0.0:
+            return share
+    return min(1.0, -slope / curve)

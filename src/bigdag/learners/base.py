@@ -1,0 +1,456 @@
+"""The loop that every learner shares: parameters, clock, deadline, history, best so far, status.
+
+A learner is a scikit-learn estimator. Its ``fit`` checks the parameters and the data, makes a
+:class:`Run` and hands it to the method's own ``_learn(run)``. Whatever happens in there, an
+interrupt included, the run holds the best acyclic graph offered to it so far, and that is what the
+estimator ends with.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import numbers
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bigdag import objective
+from bigdag.acyclic import project, topological_order
+from bigdag.dag import DAG
+from bigdag.data import Dataset, as_dataset
+from bigdag.errors import GraphError, ParameterError
+from bigdag.gram import Gram, bytes_of
+
+__all__ = ["Learner", "Number", "OneOf", "Run", "State", "Status"]
+
+Status = Literal["converged", "max_iter", "time_limit", "interrupted", "diverged"]
+
+_log = logging.getLogger("bigdag")
+
+
+# ------------------------------------------------------------------ what a parameter may be
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number in an interval.
+
+    Parameters
+    ----------
+    low, high : float
+        The ends; ``low`` is allowed unless ``above`` is set, ``high`` always is.
+    whole : bool, default=False
+        Whether it must be an integer.
+    above : bool, default=False
+        Whether ``low`` itself is refused.
+    none : bool, default=False
+        Whether None is allowed.
+
+    Examples
+    --------
+    >>> Number(0, above=True).allows(0.0)
+    False
+    >>> print(Number(1, whole=True, none=True))
+    an integer >= 1, or None
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    whole: bool = False
+    above: bool = False
+    none: bool = False
+
+    def allows(self, value: Any) -> bool:
+        """Tell whether a value is allowed."""
+        if value is None:
+            return self.none
+        kind = numbers.Integral if self.whole else numbers.Real
+        if isinstance(value, bool | np.bool_) or not isinstance(value, kind):
+            return False
+        number = float(value)
+        inside = number > self.low if self.above else number >= self.low
+        return inside and number <= self.high and not math.isnan(number)
+
+    def __str__(self) -> str:
+        text = "an integer" if self.whole else "a number"
+        if self.low > -math.inf:
+            text += f" {'>' if self.above else '>='} {self.low:g}"
+        if self.high < math.inf:
+            text += f"{' and' if self.low > -math.inf else ''} <= {self.high:g}"
+        return text + (", or None" if self.none else "")
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One of a few values.
+
+    Examples
+    --------
+    >>> print(OneOf("EV", "NV"))
+    one of 'EV', 'NV'
+    """
+
+    options: tuple[Any, ...]
+
+    def __init__(self, *options: Any) -> None:
+        object.__setattr__(self, "options", options)
+
+    def allows(self, value: Any) -> bool:
+        """Tell whether a value is allowed."""
+        return any(type(value) is type(o) and value == o for o in self.options)
+
+    def __str__(self) -> str:
+        return "one of " + ", ".join(map(repr, self.options))
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a function accepts without raising, said in words."""
+
+    words: str
+    check: Callable[[Any], Any]
+
+    def allows(self, value: Any) -> bool:
+        """Tell whether a value is allowed."""
+        try:
+            return self.check(value) is not False
+        except ParameterError:
+            return False
+
+    def __str__(self) -> str:
+        return self.words
+
+
+# ------------------------------------------------------------------ one fit
+
+
+@dataclass(frozen=True)
+class State:
+    """What a callback sees after each iteration.
+
+    Attributes
+    ----------
+    phase : str
+        The part of the method that is under way.
+    iteration : int
+        Counted from 1 within the whole fit.
+    seconds : float
+        Time since the fit began.
+    objective : float
+        Equation (1) of the present weights.
+    arcs : int
+        Their number.
+    best_objective : float
+        Equation (1) of the best acyclic graph so far.
+    time_limit : float or None
+        The limit of the fit in seconds.
+    max_iter : int or None
+        The limit of the fit in iterations.
+    weights : callable
+        Returns the present weights, as a ``csc_array``; they may hold cycles.
+    best : callable
+        Returns the best acyclic weights so far, as a ``csc_array``.
+    """
+
+    phase: str
+    iteration: int
+    seconds: float
+    objective: float
+    arcs: int
+    best_objective: float
+    time_limit: float | None
+    max_iter: int | None
+    weights: Callable[[], sp.csc_array]
+    best: Callable[[], sp.csc_array]
+
+
+class Run:
+    """One fit under way: its data, its clock, its history and the best graph so far.
+
+    Parameters
+    ----------
+    learner : Learner
+        Whose parameters hold.
+    data : Dataset
+        The checked data.
+    """
+
+    def __init__(self, learner: Learner, data: Dataset) -> None:
+        self.began = time.perf_counter()
+        self.data = data
+        self.lambda1 = float(learner.lambda1)
+        self.max_iter: int | None = learner.max_iter
+        self.time_limit: float | None = learner.time_limit
+        self.status: Status = "converged"
+        self.iteration = 0
+        self.rng = np.random.default_rng(learner.random_state)
+        self._callback = learner.callback
+        self._verbose = bool(learner.verbose)
+        self._rows: list[tuple[str, int, float, float, int]] = []
+        self._last_log = -math.inf
+        self.gram = Gram(data, memory_limit=learner.memory_limit, n_jobs=learner.n_jobs)
+        self.start = learner._start_weights(data)
+        self.best_weights = sp.csc_array((self.gram.d, self.gram.d))
+        self.best_order = np.arange(self.gram.d)
+        self.best_objective = 0.5 * float(self.gram.diag().sum())
+        self._record("start", self.best_objective, 0)
+        if self.start is not None and (order := topological_order(self.start)) is not None:
+            self.offer(self.start, order)
+            self._record("start", self.best_objective, self.start.nnz)
+
+    @property
+    def seconds(self) -> float:
+        """Time since the fit began."""
+        return time.perf_counter() - self.began
+
+    def out_of_time(self) -> bool:
+        """Tell whether the deadline has passed, and if so set the status."""
+        if self.time_limit is not None and self.seconds >= self.time_limit:
+            self.status = "time_limit"
+            return True
+        return False
+
+    def offer(
+        self, weights: sp.csc_array, order: NDArray[np.int64], value: float | None = None
+    ) -> bool:
+        """Keep an acyclic graph if it is the best so far by equation (1); tell whether it is."""
+        if value is None:
+            value = objective.value(self.gram, weights, self.lambda1)
+        if not value < self.best_objective:
+            return False
+        self.best_weights, self.best_order, self.best_objective = weights, order, value
+        return True
+
+    def step(
+        self, phase: str, value: float, arcs: int, weights: Callable[[], sp.csc_array]
+    ) -> bool:
+        """Note the end of an iteration; return True when the fit has to stop, with the status set.
+
+        Raises
+        ------
+        FloatingPointError
+            If the value is no number: the fit has diverged.
+        """
+        self.iteration += 1
+        self._record(phase, value, arcs)
+        if not math.isfinite(value):
+            raise FloatingPointError(f"equation (1) is {value} in phase {phase}")
+        if self._callback is not None:
+            state = State(
+                phase, self.iteration, self.seconds, value, arcs, self.best_objective,
+                self.time_limit, self.max_iter, weights, lambda: self.best_weights.copy(),
+            )  # fmt: skip
+            if self._callback(state):
+                self.status = "interrupted"
+                return True
+        if self.out_of_time():
+            return True
+        if self.max_iter is not None and self.iteration >= self.max_iter:
+            self.status = "max_iter"
+            return True
+        return False
+
+    def _record(self, phase: str, value: float, arcs: int) -> None:
+        self._rows.append((phase, self.iteration, self.seconds, value, arcs))
+        if self._verbose and self.seconds - self._last_log >= 1.0:
+            self._last_log = self.seconds
+            _log.info(
+                "%s, iteration %d: objective %.6g, %d arcs, %.1f s",
+                phase, self.iteration, value, arcs, self.seconds,
+            )  # fmt: skip
+
+    def history(self) -> pd.DataFrame:
+        """Return the table of iterations."""
+        columns = ["phase", "iteration", "seconds", "objective", "arcs"]
+        return pd.DataFrame(self._rows, columns=columns)
+
+
+# ------------------------------------------------------------------ the estimator
+
+
+class Learner(BaseEstimator):
+    """Base of all learners; a method adds its parameters and ``_learn(run)``."""
+
+    _parameters: ClassVar[dict[str, Any]] = {
+        "lambda1": Number(0, 1e300),
+        "max_iter": Number(1, whole=True, none=True),
+        "time_limit": Number(0, above=True, none=True),
+        "n_jobs": Checked(
+            "None, -1 or an integer >= 1",
+            lambda n: n == -1 or Number(1, whole=True, none=True).allows(n),
+        ),
+        "memory_limit": Checked(
+            "a number of bytes or a text such as '4GB', or None",
+            lambda m: m is None or (isinstance(m, str | numbers.Real) and bytes_of(m)),  # type: ignore[arg-type]
+        ),
+        "callback": Checked("a callable, or None", lambda c: c is None or callable(c)),
+        "random_state": Checked(
+            "None, an integer >= 0 or a numpy Generator",
+            lambda r: (
+                isinstance(r, np.random.Generator) or Number(0, whole=True, none=True).allows(r)
+            ),
+        ),
+    }
+
+    # What every learner has; set in the subclasses' __init__.
+    lambda1: float
+    max_iter: int | None
+    time_limit: float | None
+    random_state: Any
+    callback: Callable[[State], Any] | None
+    warm_start_dag: Any
+    n_jobs: int | None
+    memory_limit: float | str | None
+    verbose: bool | int
+
+    def _learn(self, run: Run) -> None:  # noqa: ARG002
+        """Offer acyclic graphs to the run until it is done; set ``run.status`` if not converged."""
+        raise AssertionError("a learner defines _learn")
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+        """Learn a DAG from data.
+
+        Parameters
+        ----------
+        X : array, data frame or Dataset of shape (n_samples, n_features)
+            The table; it is not changed. A covariance matrix goes in as
+            ``Dataset.from_covariance(S, n_samples)``.
+        y : ignored
+            For scikit-learn's pipelines.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
+        self._check_parameters()
+        data = as_dataset(X)
+        if isinstance(X, Dataset):
+            self._note_features(data)
+        else:
+            validate_data(self, X, skip_check_array=True)
+        run = Run(self, data)
+        try:
+            self._learn(run)
+        except KeyboardInterrupt:
+            run.status = "interrupted"
+        except FloatingPointError as error:
+            _log.warning("%s has diverged: %s", type(self).__name__, error)
+            run.status = "diverged"
+        finally:
+            run.gram.close()
+        self._finish(run)
+        return self
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
+        """Return the mean Gaussian log-likelihood of samples, with a noise variance per variable.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+            Samples, best unseen in the fit.
+        y : ignored
+            For scikit-learn's pipelines.
+
+        Returns
+        -------
+        float
+            The mean over samples; constant columns of the training data are left out.
+        """
+        check_is_fitted(self)
+        data = as_dataset(X)
+        if isinstance(X, Dataset):
+            if data.n_features != self.n_features_in_:
+                raise ParameterError(
+                    f"X has {data.n_features} features, but {type(self).__name__} is expecting "
+                    f"{self.n_features_in_} features as input."
+                )
+        else:
+            validate_data(self, X, reset=False, skip_check_array=True)
+        if data.X is None:
+            raise ParameterError("score needs samples. Got a covariance matrix instead.")
+        centred = data.X + (data.mean - self._mean)
+        residual = centred - (self.weights_.T @ centred.T).T
+        live = self.noise_variances_ > 0
+        variance = self.noise_variances_[live]
+        square = np.mean(residual[:, live] ** 2, axis=0)
+        return float(-0.5 * np.sum(np.log(2 * np.pi * variance) + square / variance))
+
+    # -------------------------------------------------------------- inside
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters outside of the table, before any work."""
+        for name, allowed in self._parameters.items():
+            given = getattr(self, name)
+            if not allowed.allows(given):
+                raise ParameterError(f"{name} must be {allowed}. Got {given!r} instead.")
+
+    def _note_features(self, data: Dataset) -> None:
+        self.n_features_in_ = data.n_features
+        if data.named:
+            self.feature_names_in_ = np.array(data.names, dtype=object)
+
+    def _start_weights(self, data: Dataset) -> sp.csc_array | None:
+        """Return ``warm_start_dag`` as weights in the columns' order, or None."""
+        given = self.warm_start_dag
+        if given is None:
+            return None
+        weights = given.weights if isinstance(given, DAG) else given
+        try:
+            weights = sp.csc_array(weights, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ParameterError(
+                "warm_start_dag must be a DAG or a square matrix of weights. "
+                f"Got {type(given).__name__} instead."
+            ) from None
+        if isinstance(given, DAG) and given.named and data.named and given.names != data.names:
+            if set(given.names) != set(data.names):
+                raise GraphError(
+                    "warm_start_dag must have the same variables as the data. "
+                    "Got other names instead."
+                )
+            place = {name: i for i, name in enumerate(given.names)}
+            pick = [place[name] for name in data.names]
+            weights = sp.csc_array(weights[pick][:, pick])
+        d = data.n_features
+        if weights.shape != (d, d) or not np.isfinite(weights.data).all():
+            raise GraphError(
+                f"warm_start_dag must be a finite matrix of shape ({d}, {d}). "
+                f"Got shape {weights.shape} instead."
+            )
+        weights.setdiag(0)
+        weights.eliminate_zeros()
+        dead = np.flatnonzero(data.constant)
+        if len(dead):
+            keep = sp.diags_array((~data.constant).astype(float))
+            weights = sp.csc_array(keep @ weights @ keep)
+            weights.eliminate_zeros()
+        return weights
+
+    def _finish(self, run: Run) -> None:
+        """Set the learnt attributes from the best graph of the run."""
+        weights = project(run.best_weights, run.best_order)
+        self.dag_ = DAG(weights, names=run.data.names if run.data.named else None,
+                        order=run.best_order)  # fmt: skip
+        self.weights_ = self.dag_.weights
+        self.order_ = self.dag_.order
+        column_losses = objective.losses(run.gram, self.weights_)
+        self.objective_ = float(
+            column_losses.sum() + run.lambda1 * np.abs(self.weights_.data).sum()
+        )
+        variance = 2 * column_losses
+        # A perfect fit leaves rounding; without a floor unseen data would have no likelihood.
+        self.noise_variances_ = np.maximum(variance, 1e-12 * run.gram.diag())
+        self.history_ = run.history()
+        self.status_ = run.status
+        self.n_iter_ = run.iteration
+        self._mean = run.data.mean
