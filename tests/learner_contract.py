@@ -1,0 +1,334 @@
+"""What every learner keeps to: one class of tests, inherited once for each learner.
+
+A test file of a learner holds some eight lines::
+
+    class TestGD(LearnerContract):
+        make = staticmethod(lambda: GD(max_iter=20))
+
+``make`` returns a quick learner; the tests set further parameters with ``set_params``.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import check_estimator
+
+from bigdag.acyclic import is_acyclic, rank_of
+from bigdag.dag import DAG
+from bigdag.data import Dataset
+from bigdag.errors import DataError, DataWarning, GraphError, MemoryLimitError, ParameterError
+from bigdag.learners.base import Number, OneOf
+from bigdag.simulate import random_dag, sample
+
+STATUSES = {"converged", "max_iter", "time_limit", "interrupted", "diverged"}
+
+
+def table(n: int = 100, d: int = 6, seed: int = 0) -> np.ndarray:
+    """Return samples (n, d) of a random linear model."""
+    rng = np.random.default_rng(seed)
+    return sample(random_dag(d, 1, rng=rng), n, rng=rng)
+
+
+def equation_1(X: np.ndarray, W: Any, lambda1: float) -> float:
+    """Return equation (1), densely and literally."""
+    X = X - X.mean(axis=0)
+    W = W.toarray() if sp.issparse(W) else np.asarray(W)
+    return float(np.sum((X @ W - X) ** 2) / (2 * len(X)) + lambda1 * np.abs(W).sum())
+
+
+def bad_values(allowed: Any) -> list[Any]:
+    """Return values that a row of a learner's table of parameters has to refuse."""
+    bad: list[Any] = [object(), [1.0]]
+    if isinstance(allowed, OneOf):
+        bad += ["nonsense", *([] if None in allowed.options else [None])]
+    if isinstance(allowed, Number):
+        bad += ["1", float("nan"), True]
+        bad += [] if allowed.none else [None]
+        bad += [1.5] if allowed.whole else []
+        if np.isfinite(allowed.low):
+            bad += [allowed.low - 1, -np.inf]
+            bad += [allowed.low] if allowed.above else []
+        if np.isfinite(allowed.high):
+            bad += [allowed.high * 2 + 1, np.inf]
+    return bad
+
+
+class LearnerContract:
+    """Inherit, and set ``make``; the other attributes only where the default does not hold."""
+
+    make: ClassVar[Callable[[], Any]]
+    keeps_best: ClassVar[bool] = (
+        True  # whether the answer is the best acyclic graph by equation (1)
+    )
+    cyclic_phases: ClassVar[tuple[str, ...]] = ("fit",)  # of the history; the others are acyclic
+
+    def learner(self, **parameters: Any) -> Any:
+        return clone(self.make()).set_params(**parameters)
+
+    def fit(self, X: Any, **parameters: Any) -> Any:
+        """Fit, and check what holds of every fit whatever happened in it."""
+        model = self.learner(**parameters)
+        assert model.fit(X) is model
+        W, d = model.weights_, model.n_features_in_
+        assert isinstance(W, sp.csc_array)
+        assert W.shape == (d, d)
+        assert np.isfinite(W.data).all()
+        assert W.data.all()
+        assert is_acyclic(W)
+        assert isinstance(model.dag_, DAG)
+        assert (model.dag_.weights != W).nnz == 0
+        assert sorted(model.order_) == list(range(d))
+        arcs, rank = W.tocoo(), rank_of(model.order_)
+        assert (rank[arcs.row] < rank[arcs.col]).all()
+        assert np.isfinite(model.objective_)
+        assert model.status_ in STATUSES
+        history = model.history_
+        assert list(history.columns) == ["phase", "iteration", "seconds", "objective", "arcs"]
+        assert history.iteration.iloc[-1] == model.n_iter_
+        assert history.iteration.is_monotonic_increasing
+        assert history.seconds.is_monotonic_increasing
+        return model
+
+    # -------------------------------------------------------------- what it computes
+
+    @pytest.mark.parametrize("lambda1", [0.0, 0.1, 1e3])
+    def test_objective_is_equation_1(self, lambda1):
+        X = table()
+        model = self.fit(X, lambda1=lambda1)
+        assert model.objective_ == pytest.approx(equation_1(X, model.weights_, lambda1), rel=1e-9)
+
+    def test_best_is_the_best_of_the_history(self):
+        if not self.keeps_best:
+            pytest.skip("this method answers with its last iterate")
+        model = self.fit(table())
+        acyclic = model.history_[~model.history_.phase.isin(self.cyclic_phases)]
+        assert model.objective_ == pytest.approx(acyclic.objective.min(), rel=1e-5)
+
+    def test_repeats_to_the_bit(self):
+        X = table()
+        for n_jobs in (1, 2):
+            first, second = (self.fit(X, random_state=3, n_jobs=n_jobs) for _ in range(2))
+            for name in ("data", "indices", "indptr"):
+                one, other = getattr(first.weights_, name), getattr(second.weights_, name)
+                assert one.tobytes() == other.tobytes()
+            assert np.array_equal(first.order_, second.order_)
+            assert first.objective_ == second.objective_
+            assert first.history_.objective.equals(second.history_.objective)
+
+    def test_score_is_finite(self):
+        model = self.fit(table())
+        assert np.isfinite(model.score(table(seed=1)))
+        with pytest.raises(ValueError, match="7 features"):
+            model.score(table(d=7))
+
+    def test_pickle(self):
+        model = self.fit(table())
+        again = pickle.loads(pickle.dumps(model))
+        assert again.dag_ == model.dag_
+        assert again.score(table()) == model.score(table())
+
+    def test_sklearn_checks(self):
+        check_estimator(self.make())
+
+    # -------------------------------------------------------------- what it takes
+
+    def test_dtypes_and_layouts_do_not_matter(self):
+        X = np.rint(8 * table())
+        expected = self.fit(X, n_jobs=1).weights_.toarray()
+        frozen = X.copy()
+        frozen.flags.writeable = False
+        strided = np.repeat(X, 2, axis=1)[:, ::2]
+        same = [X.astype(t) for t in (np.float32, np.int64, np.int16)]
+        for other in [*same, np.asfortranarray(X), frozen, strided, pd.DataFrame(X), X.tolist()]:
+            assert np.array_equal(self.fit(other, n_jobs=1).weights_.toarray(), expected)
+
+    def test_data_are_not_changed(self):
+        X = table()
+        before = X.copy()
+        self.fit(X)
+        assert np.array_equal(X, before)
+
+    def test_names_are_kept(self):
+        names = ["rain", "wet", "slip", "fall", "pain", "rest"]
+        model = self.fit(pd.DataFrame(table(), columns=names))
+        assert model.dag_.names == tuple(names)
+        assert list(model.feature_names_in_) == names
+
+    def test_covariance_instead_of_data(self):
+        X = table()
+        S = np.cov(X.T, bias=True)
+        model = self.fit(Dataset.from_covariance(S, len(X)), lambda1=0.1)
+        assert model.objective_ == pytest.approx(equation_1(X, model.weights_, 0.1), rel=1e-6)
+
+    def test_constant_columns_are_isolated(self):
+        X = table()
+        X[:, [1, 4]] = 7.0
+        with pytest.warns(DataWarning):
+            model = self.fit(X)
+        W = model.weights_.toarray()
+        assert not W[[1, 4]].any()
+        assert not W[:, [1, 4]].any()
+        assert np.isfinite(model.score(X))
+
+    def test_only_constant_columns(self):
+        with pytest.warns(DataWarning):
+            model = self.fit(np.ones((5, 3)))
+        assert model.weights_.nnz == 0
+
+    def test_duplicate_columns(self):
+        X = table()
+        X[:, 3] = X[:, 0]
+        model = self.fit(X, lambda1=0.1)
+        assert model.objective_ == pytest.approx(equation_1(X, model.weights_, 0.1), rel=1e-9)
+
+    def test_fewer_samples_than_variables(self):
+        X = table(n=6, d=15)
+        model = self.fit(X, lambda1=0.1)
+        assert model.objective_ == pytest.approx(equation_1(X, model.weights_, 0.1), rel=1e-9)
+
+    def test_one_column(self):
+        X = table()[:, :1]
+        model = self.fit(X)
+        assert model.weights_.nnz == 0
+        assert model.objective_ == pytest.approx(X.var() / 2)
+
+    def test_two_rows(self):
+        self.fit(table(n=2))
+
+    def test_scales_from_1e_minus_12_to_1e12(self):
+        X = table() * np.logspace(-12, 12, 6)
+        model = self.fit(X, lambda1=0.1)
+        at_most = equation_1(X, np.zeros((6, 6)), 0.1)
+        expected = equation_1(X, model.weights_, 0.1)
+        assert model.objective_ == pytest.approx(expected, rel=1e-6, abs=1e-9 * at_most)
+        for scale in (1e-12, 1e12):
+            self.fit(table() * scale)
+
+    # -------------------------------------------------------------- what it refuses
+
+    def test_bad_parameters(self):
+        X = table()
+        for name, allowed in self.make()._parameters.items():
+            for bad in bad_values(allowed):
+                with pytest.raises(ParameterError, match=rf"^{name} must be .* Got "):
+                    self.learner().set_params(**{name: bad}).fit(X)
+
+    def test_bad_tables(self):
+        X = table()
+        nan, inf = X.copy(), X.copy()
+        nan[3, 2], inf[5, 1] = np.nan, np.inf
+        text = pd.DataFrame(X).assign(kind="a")
+        flat, deep = X[0], X[None]
+        for bad in (nan, inf, text, flat, deep, X[:0], X[:1], X[:, :0], X + 1j, sp.csr_array(X)):
+            with pytest.raises((DataError, TypeError)):
+                self.learner().fit(bad)
+
+    def test_bad_warm_starts(self):
+        X = pd.DataFrame(table(), columns=list("abcdef"))
+        empty = np.zeros((6, 6))
+        other = DAG(empty, names=list("ghijkl"))
+        for bad in (np.zeros((5, 5)), np.zeros((6, 5)), np.full((6, 6), np.nan), other):
+            with pytest.raises(GraphError, match="warm_start_dag"):
+                self.learner(warm_start_dag=bad).fit(X)
+        with pytest.raises(ParameterError, match="warm_start_dag"):
+            self.learner(warm_start_dag="dag.npz").fit(X)
+
+    def test_too_little_memory(self):
+        with pytest.raises(MemoryLimitError, match="1 KB"):
+            self.learner(memory_limit="1KB").fit(table())
+
+    # -------------------------------------------------------------- when it ends
+
+    def test_limit_shorter_than_a_step(self):
+        model = self.fit(table(), time_limit=1e-9)
+        assert model.status_ == "time_limit"
+        assert model.n_iter_ <= 1
+
+    def test_limit_is_overrun_by_one_step_at_most(self):
+        seconds: list[float] = []
+
+        def slow(state: Any) -> None:
+            time.sleep(0.1)
+            seconds.append(state.seconds)
+
+        self.fit(table())  # compiled before the clock
+        model = self.fit(table(), time_limit=0.15, callback=slow)
+        # The second call comes after 0.1 s at the earliest and ends after 0.2 s.
+        assert len(seconds) <= 2
+        assert model.status_ == "time_limit" or len(seconds) < 2
+
+    def test_max_iter(self):
+        model = self.fit(table(), max_iter=1)
+        assert (model.history_.phase != "refit").mul(model.history_.iteration).max() <= 1
+        assert model.status_ in {"max_iter", "converged"}
+
+    def test_callback_sees_the_state_and_can_stop(self):
+        states: list[Any] = []
+
+        def stop(state: Any) -> bool:
+            states.append(state)
+            assert state.weights().shape == state.best().shape == (6, 6)
+            assert is_acyclic(state.best())
+            return True
+
+        model = self.fit(table(), callback=stop)
+        assert model.status_ == "interrupted"
+        assert len(states) == model.n_iter_ == 1
+        assert states[0].iteration == 1
+        assert np.isfinite(states[0].objective)
+        assert isinstance(states[0].phase, str)
+
+    def test_ctrl_c_gives_the_best_so_far(self):
+        def interrupt(state: Any) -> None:
+            raise KeyboardInterrupt
+
+        model = self.fit(table(), callback=interrupt)
+        assert model.status_ == "interrupted"
+
+    def test_errors_of_a_callback_are_not_swallowed(self):
+        def fail(state: Any) -> None:
+            raise LookupError("mine")
+
+        with pytest.raises(LookupError, match="mine"):
+            self.learner(callback=fail).fit(table())
+
+    # -------------------------------------------------------------- where it begins
+
+    def test_warm_start_from_a_dag_or_a_matrix(self):
+        X = table()
+        start = random_dag(6, 1, rng=5)
+        models = [
+            self.fit(X, warm_start_dag=given, random_state=0, n_jobs=1)
+            for given in (start, start.weights, start.weights.toarray())
+        ]
+        for model in models[1:]:
+            assert np.array_equal(model.weights_.toarray(), models[0].weights_.toarray())
+        if self.keeps_best:
+            begun = equation_1(X, start.weights, models[0].lambda1)
+            assert models[0].objective_ <= begun * (1 + 1e-9)
+
+    def test_warm_start_with_a_cycle_and_a_diagonal(self):
+        self.fit(table(), warm_start_dag=np.full((6, 6), 0.5))
+
+    def test_warm_start_is_matched_by_name(self):
+        X = pd.DataFrame(table(), columns=list("abcdef"))
+        start = self.fit(X, random_state=0, n_jobs=1).dag_
+        shuffled = start.subgraph(list("fbdeca"))
+        one, other = (
+            self.fit(X, warm_start_dag=given, random_state=0, n_jobs=1)
+            for given in (start, shuffled)
+        )
+        assert np.array_equal(one.weights_.toarray(), other.weights_.toarray())
+
+    def test_nothing_is_printed(self, capsys):
+        self.fit(table(), verbose=True)
+        assert capsys.readouterr().out == ""
