@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
+    "acyclic_threshold",
     "greedy_order",
     "greedy_order_dense",
     "improve_order",
@@ -104,6 +105,50 @@ def project(W: ArrayLike | sp.sparray, order: NDArray[np.integer]) -> sp.csc_arr
     count = np.zeros(W.shape[1] + 1, dtype=W.indptr.dtype)
     np.cumsum(np.bincount(columns[keep], minlength=W.shape[1]), out=count[1:])
     return sp.csc_array((W.data[keep], W.indices[keep], count), shape=W.shape)
+
+
+def acyclic_threshold(W: ArrayLike | sp.sparray) -> tuple[float, sp.csc_array]:
+    """Return the smallest threshold that leaves no cycle, and the arcs above it.
+
+    Found by bisection over the sorted magnitudes: without the arcs up to some magnitude there is
+    either a cycle or none, and there is none once there is none.
+
+    Parameters
+    ----------
+    W : array or sparse array of shape (d, d)
+        Finite weights.
+
+    Returns
+    -------
+    threshold : float
+        Zero where W has no cycle, and else the magnitude of the heaviest arc that has to go.
+    kept : csc_array of shape (d, d)
+        The arcs with a magnitude above the threshold.
+
+    Examples
+    --------
+    >>> threshold, kept = acyclic_threshold(np.array([[0, 2.0], [-0.5, 0]]))
+    >>> threshold, kept.toarray()
+    (0.5, array([[0., 2.],
+           [0., 0.]]))
+    """
+    arcs = _arcs(W)
+    magnitude = np.abs(arcs.data)
+    levels = np.concatenate([[0.0], np.unique(magnitude)])
+
+    def above(level: float) -> sp.csr_array:
+        keep = magnitude > level
+        indptr = np.concatenate([[0], np.cumsum(keep)])[arcs.indptr]
+        return sp.csr_array((arcs.data[keep], arcs.indices[keep], indptr), shape=arcs.shape)
+
+    low, high = 0, len(levels) - 1  # nothing is above the last level
+    while low < high:
+        middle = (low + high) // 2
+        if topological_order(above(levels[middle])) is None:
+            low = middle + 1
+        else:
+            high = middle
+    return float(levels[high]), sp.csc_array(above(levels[high]))
 
 
 def kept_weight(W: ArrayLike | sp.sparray, order: NDArray[np.integer]) -> float:

@@ -187,7 +187,7 @@ class Run:
     def __init__(self, learner: Learner, data: Dataset) -> None:
         self.began = time.perf_counter()
         self.data = data
-        self.lambda1 = float(learner.lambda1)
+        self.lambda1 = learner._penalty()
         self.max_iter: int | None = learner.max_iter
         self.time_limit: float | None = learner.time_limit
         self.status: Status = "converged"
@@ -199,7 +199,8 @@ class Run:
         self._last_log = -math.inf
         self.gram = Gram(data, memory_limit=learner.memory_limit, n_jobs=learner.n_jobs)
         self.start = learner._start_weights(data)
-        self.best_weights = sp.csc_array((self.gram.d, self.gram.d))
+        self._best: sp.csc_array | Callable[[], sp.csc_array]
+        self._best = sp.csc_array((self.gram.d, self.gram.d))
         self.best_order = np.arange(self.gram.d)
         self.best_objective = 0.5 * float(self.gram.diag().sum())
         self._record("start", self.best_objective, 0)
@@ -219,16 +220,35 @@ class Run:
             return True
         return False
 
+    @property
+    def best_weights(self) -> sp.csc_array:
+        """The best acyclic graph so far."""
+        if callable(self._best):
+            self._best = self._best()
+        return self._best
+
     def offer(
-        self, weights: sp.csc_array, order: NDArray[np.int64], value: float | None = None
+        self,
+        weights: sp.csc_array | Callable[[], sp.csc_array],
+        order: NDArray[np.int64],
+        value: float | None = None,
     ) -> bool:
-        """Keep an acyclic graph if it is the best so far by equation (1); tell whether it is."""
+        """Keep an acyclic graph if it is the best so far by equation (1); tell whether it is.
+
+        A function in place of the weights is only called when they are asked for.
+        """
         if value is None:
+            weights = weights() if callable(weights) else weights
             value = objective.value(self.gram, weights, self.lambda1)
         if not value < self.best_objective:
             return False
-        self.best_weights, self.best_order, self.best_objective = weights, order, value
+        self._best, self.best_order, self.best_objective = weights, order, value
         return True
+
+    def settle(self, weights: sp.csc_array, order: NDArray[np.int64]) -> None:
+        """Take an acyclic graph as the answer, whatever its equation (1)."""
+        self._best, self.best_order = weights, order
+        self.best_objective = objective.value(self.gram, weights, self.lambda1)
 
     def step(
         self, phase: str, value: float, arcs: int, weights: Callable[[], sp.csc_array]
@@ -302,7 +322,7 @@ class Learner(BaseEstimator):
     }
 
     # What every learner has; set in the subclasses' __init__.
-    lambda1: float
+    lambda1: Any
     max_iter: int | None
     time_limit: float | None
     random_state: Any
@@ -393,6 +413,10 @@ class Learner(BaseEstimator):
             given = getattr(self, name)
             if not allowed.allows(given):
                 raise ParameterError(f"{name} must be {allowed}. Got {given!r} instead.")
+
+    def _penalty(self) -> float:
+        """Return the lambda1 of equation (1)."""
+        return float(self.lambda1)
 
     def _note_features(self, data: Dataset) -> None:
         self.n_features_in_ = data.n_features
