@@ -1,0 +1,541 @@
+"""The command ``bigdag``: words to calls, nothing else.
+
+Exit codes: 0; 1 for what the data or the run did; 2 for what the words did. A mistake of the user
+ends in one sentence on stderr; only a fault of bigdag itself shows a traceback. What is heavy to
+import is imported by the word that needs it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from bigdag import __version__
+from bigdag.errors import (
+    BigdagError,
+    DataWarning,
+    GraphError,
+    OutputExistsError,
+    ParameterError,
+    missing_extra,
+)
+
+if TYPE_CHECKING:
+    from bigdag.dag import DAG
+    from bigdag.data import Dataset
+    from bigdag.learners.base import Learner
+    from bigdag.methods import Method
+
+__all__ = ["app", "main"]
+
+_SORTABILITY_ARCS = 100_000  # beyond, var-sortability is that of the strongest arcs: it takes long
+
+
+class _Words(TyperGroup):
+    """The group of all words: where errors become sentences and exit codes."""
+
+    def invoke(self, ctx: Any) -> Any:
+        from bigdag import cli_display as display
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", DataWarning)
+            warnings.showwarning = display.warning_printer()
+            try:
+                return super().invoke(ctx)
+            except BigdagError as error:
+                display.show_error(str(error))
+                words = isinstance(error, ParameterError | OutputExistsError)
+                raise typer.Exit(2 if words else 1) from None
+            except MemoryError as error:
+                display.show_error(f"The memory is used up: {error}. Use fewer variables.")
+                raise typer.Exit(1) from None
+            except KeyboardInterrupt:
+                display.show_error("Interrupted. Nothing was written.")
+                raise typer.Exit(1) from None
+
+
+app = typer.Typer(
+    name="bigdag",
+    cls=_Words,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"bigdag {__version__}")
+        raise typer.Exit
+
+
+@app.callback(
+    epilog="Examples:\n\nbigdag fit genes.csv --out genes.dag.parquet\n\n"
+    "bigdag show genes.dag.parquet --variable TP53 --plot tp53.png\n\n"
+    "bigdag fit --help"
+)
+def _bigdag(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Learn directed acyclic graphs from tables with thousands of columns."""
+
+
+# ------------------------------------------------------------------ options
+
+
+def _option(*words: str, panel: str | None = None, **more: Any) -> Any:
+    return typer.Option(*words, rich_help_panel=panel, show_default=False, **more)
+
+
+def _file(metavar: str, help: str) -> Any:
+    return typer.Argument(
+        exists=True, dir_okay=False, show_default=False, metavar=metavar, help=help
+    )
+
+
+_METHOD, _TABLE = "The method", "The table"
+_FORMATS = ".parquet, .npz, .csv, .graphml, .dot or .json"
+
+_Json = Annotated[bool, _option("--json", help="Print one JSON object instead.")]
+_Force = Annotated[bool, _option("--force", help="Overwrite what exists.")]
+_Dag = Annotated[Path, _file("DAG", f"A file that ends in {_FORMATS}.")]
+
+_Table = Annotated[
+    Path,
+    _file(
+        "TABLE", "CSV, TSV, TXT (each also .gz), Parquet, Feather, NPY or NPZ; a column a variable."
+    ),
+]
+_Method = Annotated[
+    str, typer.Option(help="One of those in: bigdag methods.", rich_help_panel=_METHOD)
+]
+_Lambda1 = Annotated[float | None, _option(help="Weight of the L1 penalty.", panel=_METHOD)]
+_Lambda2 = Annotated[float | None, _option(help="Weight of the pull to a DAG.", panel=_METHOD)]
+_MaxIter = Annotated[int | None, _option(help="Iterations at the most.", panel=_METHOD)]
+_TimeLimit = Annotated[float | None, _option(help="Seconds at the most.", panel=_METHOD)]
+_NoRefit = Annotated[bool, _option("--no-refit", help="No lasso at the end.", panel=_METHOD)]
+_WarmStart = Annotated[
+    Path | None, _option(exists=True, dir_okay=False, help="A DAG to begin from.", panel=_METHOD)
+]
+_Seed = Annotated[int | None, _option(help="Of the random numbers.", panel=_METHOD)]
+_NJobs = Annotated[int | None, _option(help="Threads; all cores by default.", panel=_METHOD)]
+_MemoryLimit = Annotated[str | None, _option(help="Such as 4GB.", panel=_METHOD)]
+_Device = Annotated[str | None, _option(help="Of torch, such as cuda.", panel=_METHOD)]
+_Settings = Annotated[
+    list[str] | None,
+    _option("--set", metavar="NAME=VALUE", help="Any other parameter.", panel=_METHOD),
+]
+_Standardise = Annotated[
+    bool, _option("--standardise", help="Scale columns to variance 1 first.", panel=_TABLE)
+]
+_Covariance = Annotated[
+    bool, _option("--covariance", help="TABLE holds a covariance matrix.", panel=_TABLE)
+]
+_NSamples = Annotated[
+    int | None, _option(min=2, help="How many samples --covariance is of.", panel=_TABLE)
+]
+_Header = Annotated[
+    bool | None,
+    _option("--header/--no-header", help="First line has names; else found out.", panel=_TABLE),
+]
+_Out = Annotated[
+    Path | None,
+    _option(help=f"{_FORMATS}. Default: TABLE's name and .dag.parquet, in this folder."),
+]
+_Threshold = Annotated[float | None, _option(help="Keep only arcs with |weight| above it.")]
+_Quiet = Annotated[bool, _option("--quiet", help="No progress, no summary.")]
+
+
+# ------------------------------------------------------------------ fit
+
+
+@app.command(epilog="Ctrl-C ends a fit: the best DAG so far is written, and the exit code is 1.")
+def fit(
+    table: _Table,
+    method: _Method = "proximas",
+    out: _Out = None,
+    lambda1: _Lambda1 = None,
+    lambda2: _Lambda2 = None,
+    max_iter: _MaxIter = None,
+    time_limit: _TimeLimit = None,
+    no_refit: _NoRefit = False,
+    warm_start: _WarmStart = None,
+    seed: _Seed = None,
+    n_jobs: _NJobs = None,
+    memory_limit: _MemoryLimit = None,
+    device: _Device = None,
+    settings: _Settings = None,
+    standardise: _Standardise = False,
+    covariance: _Covariance = False,
+    n_samples: _NSamples = None,
+    header: _Header = None,
+    threshold: _Threshold = None,
+    force: _Force = False,
+    quiet: _Quiet = False,
+    as_json: _Json = False,
+) -> None:
+    """Learn a DAG from a table and write it to a file."""
+    from bigdag import cli_display as display
+    from bigdag.dag import DAG
+    from bigdag.methods import find_method
+
+    chosen = find_method(method)
+    out = Path(table.name.split(".")[0] + ".dag.parquet") if out is None else out
+    _check_output(out, force)
+    if threshold is not None:
+        DAG([[0.0]]).threshold(threshold)  # a bad one is refused now, not after the long work
+    given = {
+        "lambda1": lambda1, "lambda2": lambda2, "max_iter": max_iter, "time_limit": time_limit,
+        "refit": False if no_refit else None, "random_state": seed, "n_jobs": n_jobs,
+        "memory_limit": memory_limit, "device": device,
+        "warm_start_dag": None if warm_start is None else DAG.load(warm_start),
+    }  # fmt: skip
+    given = {name: value for name, value in given.items() if value is not None}
+    given |= _parse_settings(settings or [])
+    with display.FitProgress(shown=not quiet) as progress:
+        learner = _build(chosen, given | {"callback": progress.callback})
+        progress.phase("reading")
+        data = _read(table, header, covariance, n_samples, standardise)
+        progress.phase("preparing")
+        began = time.perf_counter()
+        learner.fit(data)
+        seconds = time.perf_counter() - began
+        dag = learner.dag_ if threshold is None else learner.dag_.threshold(threshold)
+        dag.save(out, force)
+    report = {
+        "table": table, "out": out, "method": chosen.word,
+        "parameters": given | ({"warm_start_dag": warm_start} if warm_start else {}),
+        "n_samples": data.n_samples, "n_variables": dag.n_nodes, "standardised": standardise,
+        "status": learner.status_, "n_iter": learner.n_iter_, "seconds": seconds,
+        "objective": learner.objective_, "refit_gain": getattr(learner, "refit_gain_", None),
+        "n_arcs_found": learner.dag_.n_arcs, "threshold": threshold, "n_arcs": dag.n_arcs,
+        "var_sortability": _var_sortability(data, dag),
+        "depends_on_units": chosen.depends_on_units, "strongest": _records(dag, 10),
+    }  # fmt: skip
+    if as_json:
+        _print_json(report)
+    elif not quiet:
+        display.show_fit(report)
+    if learner.status_ in ("interrupted", "diverged"):
+        what = "was interrupted" if learner.status_ == "interrupted" else "has diverged"
+        display.show_error(f"The fit {what}. The best DAG so far was written to {out}.")
+        raise typer.Exit(1)
+
+
+def _check_output(path: Path, force: bool) -> None:
+    """Refuse an output before the long work that saving would refuse after it."""
+    from bigdag.graph_files import _format
+
+    _format(path)
+    if path.is_dir():
+        raise ParameterError(f"{path} is a folder. Give the name of a file to write.")
+    if path.exists() and not force:
+        raise OutputExistsError(
+            f"{path} exists already and was left alone. Choose another name with --out, or "
+            "overwrite it with --force."
+        )
+    if not path.resolve().parent.is_dir():
+        raise ParameterError(f"Cannot write {path}: the folder {path.parent} does not exist.")
+
+
+def _parse_settings(settings: list[str]) -> dict[str, Any]:
+    """Turn NAME=VALUE into parameters: a value is what JSON makes of it, else text."""
+    parameters = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals or not name:
+            raise ParameterError(f"--set needs NAME=VALUE. Got {setting!r} instead.")
+        if name == "callback":
+            raise ParameterError("--set callback needs Python; the command has its own.")
+        try:
+            parameters[name] = json.loads(text)
+        except json.JSONDecodeError:
+            parameters[name] = {"True": True, "False": False, "None": None}.get(text, text)
+    return parameters
+
+
+def _build(method: Method, parameters: dict[str, Any]) -> Learner:
+    """Return the learner, with everything refused that can be before data are read."""
+    learner = method.build(**parameters)
+    learner._check_parameters()
+    if not method.installed:
+        assert method.extra is not None
+        raise missing_extra(method.extra, method.extra, f"The method {method.word!r}")
+    return learner
+
+
+def _read(
+    table: Path, header: bool | None, covariance: bool, n_samples: int | None, standardise: bool
+) -> Dataset:
+    from bigdag.data import Dataset, as_dataset
+    from bigdag.simulate import standardise as scaled
+    from bigdag.tables import read_table
+
+    if covariance != (n_samples is not None):
+        raise ParameterError(
+            "--covariance needs --n-samples, the number of samples the matrix was computed from."
+            if covariance
+            else "--n-samples goes with --covariance; the rows of a table are counted."
+        )
+    if covariance and standardise:
+        raise ParameterError(
+            "--standardise needs samples. Give a correlation matrix to --covariance instead."
+        )
+    with warnings.catch_warnings():
+        if covariance:  # equal covariances in a column do not make a variable constant
+            warnings.filterwarnings("ignore", ".*columns are constant", DataWarning)
+        data = read_table(table, "auto" if header is None else header)
+    assert data.X is not None
+    names = data.names if data.named else None
+    if n_samples is not None:
+        return Dataset.from_covariance(data.X + data.mean, n_samples, names)
+    return as_dataset(scaled(data.X), names) if standardise else data
+
+
+def _var_sortability(data: Dataset, dag: DAG) -> float | None:
+    """Return how far the order found is that of the variances; None without samples or arcs."""
+    from bigdag.metrics import var_sortability
+
+    if data.X is None or not dag.n_arcs:
+        return None
+    if dag.n_arcs > _SORTABILITY_ARCS:
+        dag = dag.threshold(abs(dag.edges(top=_SORTABILITY_ARCS)["weight"].iloc[-1]))
+    share = var_sortability(data, dag)
+    return share if math.isfinite(share) else None
+
+
+def _records(dag: DAG, top: int | None = None) -> list[dict[str, Any]]:
+    """Return the strongest arcs, each as source, target and weight."""
+    return [{str(k): v for k, v in row.items()} for row in dag.edges(top).to_dict("records")]
+
+
+def _print_json(report: dict[str, Any]) -> None:
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: plain(part) for key, part in value.items()}
+        if isinstance(value, list):
+            return [plain(part) for part in value]
+        if isinstance(value, float) and not math.isfinite(value):
+            return None  # JSON has no word for it
+        return str(value) if isinstance(value, Path) else value
+
+    typer.echo(json.dumps(plain(report), indent=2, allow_nan=False, ensure_ascii=False))
+
+
+# ------------------------------------------------------------------ show
+
+_Variable = Annotated[str | None, _option(help="Show the neighbourhood of this variable.")]
+_Radius = Annotated[int, typer.Option(min=1, help="Arcs around --variable.")]
+_Top = Annotated[int, typer.Option(min=0, help="How many of the strongest arcs to list.")]
+_Plot = Annotated[Path | None, _option(help="Draw to a .png, .svg or .pdf file.")]
+_MaxNodes = Annotated[int, typer.Option(min=2, help="Draw the strongest arcs on so many nodes.")]
+
+
+@app.command(epilog="Example:  bigdag show genes.dag.parquet --variable TP53 --plot tp53.png")
+def show(
+    dag_file: _Dag,
+    variable: _Variable = None,
+    radius: _Radius = 1,
+    top: _Top = 10,
+    threshold: _Threshold = None,
+    plot: _Plot = None,
+    max_nodes: _MaxNodes = 300,
+    force: _Force = False,
+    as_json: _Json = False,
+) -> None:
+    """Show what is in a DAG: counts, strongest arcs, one variable, a picture."""
+    import numpy as np
+
+    from bigdag import cli_display as display
+    from bigdag.dag import DAG
+
+    dag = DAG.load(dag_file)
+    if threshold is not None:
+        dag = dag.threshold(threshold)
+    parents = np.diff(dag.weights.indptr)
+    children = np.diff(dag.weights.tocsr().indptr)
+
+    def most(counts: Any) -> dict[str, Any] | None:
+        if not dag.n_arcs:
+            return None
+        place = int(np.argmax(counts))
+        return {"variable": dag.names[place], "count": int(counts[place])}
+
+    report: dict[str, Any] = {
+        "dag": dag_file,
+        "n_variables": dag.n_nodes,
+        "n_arcs": dag.n_arcs,
+        "threshold": threshold,
+        "isolated": int(np.sum((parents == 0) & (children == 0))),
+        "roots": int(np.sum((parents == 0) & (children > 0))),
+        "sinks": int(np.sum((parents > 0) & (children == 0))),
+        "most_parents": most(parents),
+        "most_children": most(children),
+        "strongest": _records(dag, top),
+    }
+    part = dag
+    if variable is not None:
+        try:
+            part = dag.neighbourhood(variable, radius)
+        except GraphError as error:
+            raise ParameterError(f"--variable: {error}") from None
+        report["variable"] = _around(dag, part, variable, radius)
+    if plot is not None:
+        from bigdag.plot import draw
+
+        title = None if variable is None else f"{variable}, {radius} arc{'s' * (radius > 1)} around"
+        draw(part, plot, highlight=variable, max_nodes=max_nodes, title=title, force=force)
+        report["plot"] = plot
+    if as_json:
+        _print_json(report)
+    else:
+        display.show_dag(report)
+
+
+def _around(dag: DAG, part: DAG, name: str, radius: int) -> dict[str, Any]:
+    """Return one variable's causes, effects and Markov blanket."""
+    arcs = _records(part)
+    return {
+        "name": name,
+        "parents": [arc for arc in arcs if arc["target"] == name],
+        "children": [arc for arc in arcs if arc["source"] == name],
+        "markov_blanket": dag.markov_blanket(name),
+        "radius": radius,
+        "n_variables": part.n_nodes,
+        "n_arcs": part.n_arcs,
+    }
+
+
+# ------------------------------------------------------------------ simulate
+
+
+@app.command(epilog="Example:  bigdag simulate --d 2000 --k 1 --out world")
+def simulate(
+    out: Annotated[Path, _option(help="The folder to write.")],
+    d: Annotated[int, typer.Option("--d", help="Variables.")] = 1000,
+    k: Annotated[float, typer.Option("--k", help="Arcs for each variable.")] = 1.0,
+    graph: Annotated[str, typer.Option(help="ER or SF (scale-free).")] = "ER",
+    noise: Annotated[str, typer.Option(help="gaussian, exponential or gumbel.")] = "gaussian",
+    scale: Annotated[str, typer.Option(help="EV (equal noise) or NV (unequal).")] = "EV",
+    n: Annotated[int, typer.Option("--n", min=2, help="Training samples.")] = 1000,
+    validation: Annotated[
+        int | None, _option(min=2, help="Validation samples; as many as --n by default.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the random numbers.")] = 0,
+    standardise: Annotated[
+        bool, _option("--standardise", help="Scale columns to variance 1.")
+    ] = False,
+    iscm: Annotated[bool, _option("--iscm", help="Scale variables as they are generated.")] = False,
+    force: _Force = False,
+    as_json: _Json = False,
+) -> None:
+    """Make a random DAG and samples of it: two tables, the truth and a card."""
+    from bigdag import cli_display as display
+    from bigdag.worlds import World, write_world
+
+    if standardise and iscm:
+        raise ParameterError("--standardise and --iscm exclude each other. Give one of them.")
+    units = "standardised" if standardise else "internal" if iscm else "raw"
+    rows = n if validation is None else validation
+    world = World(d, k, graph, noise, scale, n, rows, seed, units)
+    card = write_world(world, out, force)
+    if as_json:
+        _print_json({"out": out, **card})
+    else:
+        display.show_card(card, str(out))
+
+
+# ------------------------------------------------------------------ evaluate
+
+
+@app.command(epilog="Example:  bigdag evaluate dag.parquet --truth world/truth.parquet")
+def evaluate(
+    dag_file: _Dag,
+    truth: Annotated[Path, _option(exists=True, dir_okay=False, help="The true DAG.")],
+    data: Annotated[
+        Path | None,
+        _option(exists=True, dir_okay=False, help="Validation table, for the likelihood."),
+    ] = None,
+    train: Annotated[
+        Path | None,
+        _option(exists=True, dir_okay=False, help="Training table, for the noise variances."),
+    ] = None,
+    threshold: Annotated[
+        float, typer.Option(help="Arcs with |weight| above it count as found.")
+    ] = 0.3,
+    as_json: _Json = False,
+) -> None:
+    """Score a DAG against the true one, and on data it has not seen."""
+    from bigdag import cli_display as display
+    from bigdag import metrics
+    from bigdag.dag import DAG
+    from bigdag.tables import read_table
+
+    if train is not None and data is None:
+        raise ParameterError("--train goes with --data, the validation table that is scored.")
+    scores = metrics.evaluate(
+        DAG.load(dag_file),
+        DAG.load(truth),
+        train=None if train is None else read_table(train),
+        validation=None if data is None else read_table(data),
+        threshold=threshold,
+    )
+    report = {"dag": dag_file, "truth": truth, "threshold": threshold, "metrics": scores}
+    if as_json:
+        _print_json(report)
+    else:
+        display.show_evaluation(report)
+
+
+# ------------------------------------------------------------------ methods
+
+
+@app.command()
+def methods(
+    d: Annotated[int, typer.Option("--d", min=1, help="Variables.")] = 5000,
+    n: Annotated[int, typer.Option("--n", min=1, help="Samples.")] = 1000,
+    as_json: _Json = False,
+) -> None:
+    """List the methods of fit: what they are and what they need."""
+    from bigdag import cli_display as display
+    from bigdag.methods import METHODS
+
+    rows = [
+        {
+            "method": row.word,
+            "summary": row.summary,
+            "class": row.estimator,
+            "extra": row.extra,
+            "installed": row.installed,
+            "memory_bytes": row.memory(n, d),
+            "depends_on_units": row.depends_on_units,
+        }
+        for row in METHODS.values()
+    ]
+    report = {"d": d, "n": n, "methods": rows}
+    if as_json:
+        _print_json(report)
+    else:
+        display.show_methods(report)
+
+
+def main() -> None:
+    """Run the command."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""The methods by the words of the command line: one row a method, and what each one needs.
+
+A row names an estimator of :mod:`bigdag` and the parameters it is fixed to. The estimator is
+imported when it is built, so that the table costs nothing to read.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import bigdag
+from bigdag.errors import ParameterError
+
+if TYPE_CHECKING:
+    from bigdag.learners.base import Learner
+
+__all__ = ["METHODS", "Method", "find_method"]
+
+_FLOAT, _SINGLE = 8, 4  # bytes
+_BLOCKS = 3 * 64 * 2**20  # the engine's blocks of rows
+_TORCH = 600 * 2**20  # torch itself, once imported
+
+
+def _sparse_memory(n: int, d: int) -> int:
+    """Bytes of a method on the sparse engine: X, its scaled copy, the correlations, blocks."""
+    return _FLOAT * (2 * n * d + d * d) + min(3 * _FLOAT * d * d, _BLOCKS)
+
+
+def _dense_memory(matrices: int) -> Callable[[int, int], int]:
+    """Bytes of a method on dense single-precision matrices (d, d) in torch, beside its Gram."""
+
+    def memory(n: int, d: int) -> int:
+        return _sparse_memory(n, d) + _SINGLE * matrices * d * d + _TORCH
+
+    return memory
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method that ``bigdag fit --method`` knows.
+
+    Attributes
+    ----------
+    word : str
+        Its name on the command line.
+    estimator : str
+        The public name of its class.
+    summary : str
+        What it is, in one line.
+    depends_on_units : bool
+        Whether rescaling a column can change the causal order it finds. Where it cannot, lambda1
+        still weighs the arcs in the units of the data.
+    memory : callable
+        ``memory(n, d)`` is about the bytes a fit takes at its peak, the table included. It counts
+        the correlations as held; the sparse methods compute them on demand where they do not fit.
+    fixed : mapping
+        Parameters that this row sets.
+    extra : str or None
+        The extra of bigdag it needs.
+
+    Examples
+    --------
+    >>> METHODS["golem-nv"].estimator, dict(METHODS["golem-nv"].fixed)
+    ('GOLEM', {'noise': 'NV'})
+    >>> METHODS["proximas"].build(lambda1=0.2).lambda1
+    0.2
+    """
+
+    word: str
+    estimator: str
+    summary: str
+    depends_on_units: bool
+    memory: Callable[[int, int], int]
+    fixed: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    extra: str | None = None
+
+    @property
+    def installed(self) -> bool:
+        """Whether the packages it needs are there."""
+        return self.extra is None or find_spec(self.extra) is not None
+
+    def parameters(self) -> tuple[str, ...]:
+        """Return the names of the parameters a user may set."""
+        names = inspect.signature(getattr(bigdag, self.estimator)).parameters
+        return tuple(name for name in names if name not in self.fixed)
+
+    def build(self, **parameters: Any) -> Learner:
+        """Return the estimator, not yet fitted.
+
+        Raises
+        ------
+        ParameterError
+            If the method has no such parameter; the message names the methods that do.
+        """
+        for name in parameters:
+            if name not in self.parameters():
+                raise ParameterError(self._refusal(name))
+        learner: Learner = getattr(bigdag, self.estimator)(**self.fixed, **parameters)
+        return learner
+
+    def _refusal(self, name: str) -> str:
+        text = f"The method {self.word!r} has no parameter {name!r}."
+        having = [other.word for other in METHODS.values() if name in other.parameters()]
+        if having:
+            return f"{text} Methods that have it: {', '.join(having)}."
+        near = get_close_matches(name, self.parameters(), 1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        return f"{text}{hint} It has: {', '.join(sorted(self.parameters()))}."
+
+
+def _rows() -> dict[str, Method]:
+    def sort_regress(word: str, order: str, summary: str, units: bool) -> Method:
+        fixed = MappingProxyType({"order": order})
+        return Method(word, "SortRegress", summary, units, _sparse_memory, fixed)
+
+    def golem(word: str, noise: str, summary: str) -> Method:
+        fixed = MappingProxyType({"noise": noise})
+        return Method(word, "GOLEM", summary, True, _dense_memory(12), fixed, "torch")
+
+    rows = [
+        Method(
+            "proximas",
+            "ProxiMAS",
+            "proximal steps, projected on acyclic graphs (Gillot & Parviainen)",
+            True,
+            _sparse_memory,
+        ),
+        Method(
+            "optimas",
+            "OptiMAS",
+            "the same loop with any torch optimiser (Gillot & Parviainen)",
+            True,
+            _dense_memory(8),
+            extra="torch",
+        ),
+        Method(
+            "notears",
+            "NOTEARS",
+            "least squares with a smooth penalty on cycles (Zheng et al.)",
+            True,
+            _dense_memory(12),
+            extra="torch",
+        ),
+        golem("golem-ev", "EV", "likelihood with equal noise variances (Ng et al.)"),
+        golem("golem-nv", "NV", "likelihood with free noise variances (Ng et al.)"),
+        Method(
+            "gd",
+            "GD",
+            "gradient steps and order swaps (Park & Klabjan)",
+            True,
+            _sparse_memory,
+        ),
+        sort_regress("sort-variance", "variance", "baseline: order by variance, then lasso", True),
+        sort_regress("sort-r2", "r2", "baseline: order by R², then lasso", False),
+        sort_regress("sort-random", "random", "baseline: random order, then lasso", False),
+        sort_regress(
+            "least-variance",
+            "least_variance",
+            "order by least variance left, then lasso (Chen, Drton & Wang)",
+            True,
+        ),
+        sort_regress("lasso-mas", "lasso_mas", "baseline: lasso, one projection, lasso", True),
+        sort_regress("empty", "empty", "baseline: no arcs at all", False),
+    ]
+    return {row.word: row for row in rows}
+
+
+METHODS: Mapping[str, Method] = MappingProxyType(_rows())
+
+
+def find_method(word: str) -> Method:
+    """Return the method of a word.
+
+    Parameters
+    ----------
+    word : str
+        One of the keys of `METHODS`, in any case.
+
+    Returns
+    -------
+    Method
+
+    Raises
+    ------
+    ParameterError
+        If there is none; the message lists them and names the nearest.
+
+    Examples
+    --------
+    >>> find_method("proximas").estimator
+    'ProxiMAS'
+    >>> find_method("proximass")
+    Traceback (most recent call last):
+        ...
+    bigdag.errors.ParameterError: There is no method 'proximass'. Did you mean 'proximas'? ...
+    """
+    found = METHODS.get(word.lower())
+    if found is None:
+        near = get_close_matches(word.lower(), METHODS, 1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ParameterError(
+            f"There is no method {word!r}.{hint} Methods are: {', '.join(METHODS)}."
+        )
+    return found
