@@ -1,13 +1,34 @@
-"""What the learners on torch share: finding torch, a device, and room for dense matrices."""
+"""What the learners on torch share: finding torch, a device, room, the loss, and an optimiser."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
 
 from bigdag.errors import MemoryLimitError, ParameterError, missing_extra
 from bigdag.gram import format_bytes, memory_budget
+from bigdag.learners.base import Checked, Learner, Number, OneOf, Run
 
-__all__ = ["check_dense", "load_torch", "pick_device"]
+__all__ = [
+    "Descent",
+    "Residuals",
+    "TorchLearner",
+    "check_dense",
+    "load_torch",
+    "pick_device",
+    "to_sparse",
+]
+
+_TINY = 1e-8  # weights below this share of the largest are rounding, and not arcs
+# Beyond this ratio of variances float32 loses a residual to the rounding of what it is a difference
+# of: second moments for a loss from S, values for a loss from X.
+_WIDE_S, _WIDE_X = 1e4, 1e8
+_LARGE = 1e12  # a variance whose gradient's square nears the end of float32
 
 
 def load_torch(purpose: str) -> Any:
@@ -66,3 +87,292 @@ def check_dense(d: int, matrices: float, itemsize: int, memory_limit: float | st
             f"{int((budget / matrices / itemsize) ** 0.5)} variables fit. Use a sparse method such "
             "as ProxiMAS, raise memory_limit, or run it where there is more memory."
         )
+
+
+def to_sparse(W: Any) -> sp.csc_array:
+    """Return a dense tensor of weights as a ``csc_array``, without what is only rounding.
+
+    Examples
+    --------
+    >>> import torch
+    >>> to_sparse(torch.tensor([[0.0, 2.0], [1e-12, 0.0]])).toarray()
+    array([[0., 2.],
+           [0., 0.]])
+    """
+    dense = W.detach().cpu().numpy()
+    size = np.abs(dense)
+    dense = np.where(size > _TINY * size.max(initial=0.0), dense, 0.0)
+    return sp.csc_array(dense, dtype=np.float64)
+
+
+# ------------------------------------------------------------------ the loss
+
+
+class Residuals:
+    """The residual variances ``‖X w_j − x_j‖²/n`` of a dense W, differentiable by torch.
+
+    From X (n, d) when n < d, and from S = XᵀX/n otherwise or where X is not known. Either way
+    what the forward pass computes is all that the backward pass needs but one product.
+
+    Parameters
+    ----------
+    run : Run
+        Whose data are meant.
+    torch : module
+        The package.
+    device, dtype : torch.device, torch.dtype
+        Where and how precisely.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bigdag.data import as_dataset
+    >>> from bigdag.learners.base import Run
+    >>> from bigdag.learners.notears import NOTEARS
+    >>> run = Run(NOTEARS(), as_dataset([[-1.0, 2.0], [0.0, 0.0], [1.0, -2.0]]))
+    >>> Residuals(run, torch, "cpu", torch.float64)(torch.zeros(2, 2).double()).round(decimals=3)
+    tensor([0.6670, 2.6670], dtype=torch.float64)
+    """
+
+    def __init__(self, run: Run, torch: Any, device: Any, dtype: Any) -> None:
+        self.n_samples = run.data.n_samples
+        X = run.data.X
+        self.from_data = X is not None and self.n_samples < run.gram.d
+        if self.from_data:
+            self.source = torch.as_tensor(np.array(X), dtype=dtype, device=device)  # (n, d)
+            self._apply = _from_data(torch).apply
+        else:
+            S = run.gram.rows(slice(None)) * run.gram.sd[:, None] * run.gram.sd
+            self.source = torch.as_tensor(S, dtype=dtype, device=device)  # (d, d)
+            self._apply = _from_moments(torch).apply
+
+    def __call__(self, W: Any) -> Any:
+        """Return the residual variances (d,)."""
+        return self._apply(W, self.source)
+
+
+def _from_data(torch: Any) -> Any:
+    class FromData(torch.autograd.Function):  # type: ignore[misc, name-defined]
+        @staticmethod
+        def forward(ctx: Any, W: Any, X: Any) -> Any:
+            R = torch.addmm(X, X, W, alpha=-1)
+            ctx.save_for_backward(X, R)
+            return R.square().sum(dim=0) / len(X)
+
+        @staticmethod
+        def backward(ctx: Any, slope: Any) -> tuple[Any, None]:
+            X, R = ctx.saved_tensors
+            return X.T @ (R * (slope * (-2 / len(X)))), None
+
+    return FromData
+
+
+def _from_moments(torch: Any) -> Any:
+    class FromMoments(torch.autograd.Function):  # type: ignore[misc, name-defined]
+        @staticmethod
+        def forward(ctx: Any, W: Any, S: Any) -> Any:
+            G = torch.addmm(S, S, W, beta=-1)  # S(W − I)
+            ctx.save_for_backward(G)
+            squares = torch.linalg.vecdot(W, G, dim=0) - G.diagonal()
+            return squares.clamp_(min=0)
+
+        @staticmethod
+        def backward(ctx: Any, slope: Any) -> tuple[Any, None]:
+            (G,) = ctx.saved_tensors
+            return G * (2 * slope), None
+
+    return FromMoments
+
+
+# ------------------------------------------------------------------ the optimiser
+
+
+class Descent:
+    """An optimiser at work on one tensor, in place; each iterate's loss is evaluated once.
+
+    Parameters
+    ----------
+    torch : module
+        The package.
+    tensor : torch.Tensor
+        What is optimised; the diagonal of a matrix keeps its value.
+    loss : callable
+        Takes the tensor, returns a scalar tensor. May be replaced between steps.
+    optimizer : str or callable
+        A class of ``torch.optim`` by name, or a function from parameters to an optimiser.
+    learning_rate : float
+        For an optimiser by name.
+
+    Examples
+    --------
+    >>> import torch
+    >>> x = torch.tensor([3.0])
+    >>> descent = Descent(torch, x, lambda x: x.square().sum(), "SGD", 0.25)
+    >>> descent.step()
+    >>> descent.evaluate()
+    2.25
+    """
+
+    def __init__(
+        self,
+        torch: Any,
+        tensor: Any,
+        loss: Callable[[Any], Any],
+        optimizer: str | Callable[[Any], Any],
+        learning_rate: float,
+    ) -> None:
+        self._torch = torch
+        self.tensor = tensor.requires_grad_()
+        self.loss = loss
+        self._at: Any = None  # the loss of the tensor as it is, when known
+        try:
+            if callable(optimizer):
+                made = optimizer([tensor])
+            else:
+                made = getattr(torch.optim, optimizer)([tensor], lr=learning_rate)
+        except (TypeError, ValueError) as error:
+            raise ParameterError(
+                "optimizer must take the weights as its only parameter. "
+                f"Got {optimizer!r} instead, which says: {error}"
+            ) from error
+        if not isinstance(made, torch.optim.Optimizer):
+            raise ParameterError(
+                "optimizer must return a torch.optim.Optimizer. "
+                f"Got {type(made).__name__} from {optimizer!r} instead."
+            )
+        self.optimizer = made
+
+    def evaluate(self) -> float:
+        """Return the loss, with its gradient in place.
+
+        Raises
+        ------
+        FloatingPointError
+            If one of the two is not finite.
+        """
+        if self._at is None:
+            self.optimizer.zero_grad(set_to_none=True)
+            with self._torch.enable_grad():
+                loss = self.loss(self.tensor)
+                loss.backward()
+            gradient = self.tensor.grad
+            if gradient.dim() == 2:
+                gradient.fill_diagonal_(0)
+            if not (math.isfinite(float(loss)) and bool(gradient.isfinite().all())):
+                raise FloatingPointError(f"the loss is {float(loss)}, or its gradient not finite")
+            self._at = loss.detach()
+        return float(self._at)
+
+    def step(self) -> None:
+        """Take one step of the optimiser."""
+        calls = 0
+
+        def closure() -> Any:
+            nonlocal calls
+            if calls:
+                self._at = None
+            calls += 1
+            self.evaluate()
+            return self._at
+
+        self.optimizer.step(closure)
+        self._at = None
+
+    def forget(self) -> None:
+        """Evaluate anew at the next step, because the loss has changed."""
+        self._at = None
+
+
+# ------------------------------------------------------------------ the estimator
+
+
+def _is_optimizer(optimizer: Any) -> bool:
+    if callable(optimizer):
+        return True
+    if not isinstance(optimizer, str) or optimizer == "SparseAdam":  # that takes sparse gradients
+        return False
+    torch = load_torch("A learner that uses automatic differentiation")
+    found = getattr(torch.optim, optimizer, None)
+    base = torch.optim.Optimizer
+    return isinstance(found, type) and issubclass(found, base) and found is not base
+
+
+class TorchLearner(Learner):
+    """Base of the learners that descend along gradients of torch."""
+
+    _parameters: ClassVar[dict[str, Any]] = {
+        **Learner._parameters,
+        "lambda2": Number(0, 1e300),
+        "optimizer": Checked(
+            "the name of an optimiser of torch.optim such as 'Adam', or a callable that makes one "
+            "from the parameters",
+            _is_optimizer,
+        ),
+        "learning_rate": Number(0, 1e300, above=True),
+        "tol": Number(0, 1),
+        "patience": Number(1, whole=True),
+        "device": Checked(
+            "the name of a torch device, or None", lambda d: d is None or isinstance(d, str)
+        ),
+        "dtype": OneOf("auto", "float32", "float64"),
+    }
+
+    optimizer: str | Callable[[Any], Any]
+    learning_rate: float
+    tol: float
+    patience: int
+    device: str | None
+    dtype: str
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        device = pick_device(load_torch(type(self).__name__), self.device)
+        if device.type == "mps" and self.dtype == "float64":
+            raise ParameterError("dtype must be 'float32' on the device mps. Got 'float64' instead.")
+
+    def _dtype(self, run: Run, torch: Any, from_data: bool) -> Any:
+        """Return float32, unless the columns' scales are too far apart for it."""
+        if self.dtype != "auto":
+            return getattr(torch, self.dtype)
+        live = run.gram.diag()[run.gram.sd > 0]
+        wide = _WIDE_X if from_data else _WIDE_S
+        narrow = len(live) == 0 or (live.max() <= wide * live.min() and live.max() <= _LARGE)
+        mps = pick_device(torch, self.device).type == "mps"
+        return torch.float32 if narrow or mps else torch.float64
+
+    def _descent(self, torch: Any, tensor: Any, loss: Callable[[Any], Any]) -> Descent:
+        return Descent(torch, tensor, loss, self.optimizer, self.learning_rate)
+
+    @contextmanager
+    def _torch(self, run: Run) -> Iterator[Any]:
+        """Give torch, with as many threads as the run has."""
+        torch = load_torch(type(self).__name__)
+        before = torch.get_num_threads()
+        torch.set_num_threads(run.gram.n_jobs)
+        try:
+            yield torch
+        finally:
+            torch.set_num_threads(before)
+
+
+class Plateau:
+    """Tell when a value has stopped falling: no relative gain of tol in so many iterations.
+
+    Examples
+    --------
+    >>> plateau = Plateau(tol=0.01, patience=2)
+    >>> [plateau.reached(v) for v in (5.0, 4.0, 3.99, 3.98)]
+    [False, False, False, True]
+    """
+
+    def __init__(self, tol: float, patience: int) -> None:
+        self.tol, self.patience = tol, patience
+        self.best, self.since = math.inf, 0
+
+    def reached(self, value: float) -> bool:
+        """Take the next value."""
+        if self.best == math.inf or value < self.best - self.tol * max(abs(self.best), 1e-300):
+            self.best, self.since = value, 0
+        else:
+            self.since += 1
+        return self.since >= self.patience

@@ -1,0 +1,553 @@
+"""ProxiMAS: algorithm 1 of the paper with accelerated proximal gradient steps.
+
+Iteration k minimises, by one step, ``φ_k(W) = 1/(2n)‖XW − X‖² + λ2/2·‖W − W_{k−1}‖² + λ1‖W‖₁``,
+which gives the cyclic W̃_k, and projects it on the acyclic graphs by a greedy maximum acyclic
+subgraph, which gives W_k. The answer is the W_k with the least equation (1). Before that the model
+is fitted without acyclicity, the paper's warm start.
+
+Given W_{k−1}, the columns of φ_k are independent of each other. The sparse engine therefore fits by
+column lassos, keeps each column on a working set of parents, lets a column rest that no longer
+moves, and looks at all parents of all columns from time to time for arcs that belong into the set.
+Its steps are scaled: with variances from 1 to 1e7 the paper's global step 1/L never arrives, so a
+column on the correlation scale has the step 1/(L_j + λ2/sd_i²), L_j a bound of its own curvature.
+The dense engine is the paper to the letter, in torch on any device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
+
+import numba
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bigdag import lasso, objective
+from bigdag.acyclic import greedy_order, greedy_order_dense, improve_order, project, rank_of
+from bigdag.gram import Gram
+from bigdag.learners.base import Learner, Number, OneOf, Run, State
+from bigdag.learners.torch_support import check_dense, load_torch, pick_device
+
+__all__ = ["ProxiMAS"]
+
+_AT_REST = 1e-7  # a column whose coefficients move less, on the correlation scale, rests
+_GROWTH = 0.25  # of a working set, at the most, between two full checks
+_PATIENCE = 100  # steps without a gain of `tol` in the best objective
+
+
+class ProxiMAS(Learner):
+    """Learn a DAG by proximal steps and projections on acyclic graphs.
+
+    Parameters
+    ----------
+    lambda1 : float, default=0.1
+        The weight of the L1 norm in equation (1).
+    lambda2 : float, default=20.0
+        The pull towards the last acyclic graph.
+    engine : {"sparse", "dense"}, default="sparse"
+        Column lassos and working sets, or the paper to the letter in torch.
+    start : {"auto", "lasso", "zeros"}, default="auto"
+        Where the steps begin: at the fit without acyclicity, the paper's warm start; at zero (or
+        at ``warm_start_dag``), so that acyclicity holds from the first step on; or first the one
+        and, where the refit shows that the pull has held nothing, the other too.
+    steps : {"scaled", "global"}, default="scaled"
+        Steps that suit each column, or the paper's step 1/L for all; the dense engine always
+        takes the latter.
+    improve : bool, default=False
+        Whether to improve each greedy order by local search before projecting on it.
+    refit : bool, default=True
+        Whether to end with a lasso on the best order (and one on the last), which can only lower
+        equation (1). False gives the paper's answer.
+    tol : float, default=1e-4
+        The relative duality gap of the fit and the refit, and the least relative gain of the
+        best objective over 100 steps for the steps to go on.
+    acyclic_from : float, default=50/60
+        The share of ``time_limit``, or in the dense engine of ``max_iter``, after which
+        acyclicity is enforced even if the fit has not converged.
+    device : str, optional
+        The torch device of the dense engine; the CPU by default.
+    max_iter : int, default=1000
+        Steps at the most.
+    time_limit : float, optional
+        Seconds at the most; the fit ends with the best graph so far.
+    random_state : int or Generator, optional
+        Unused, as the method is deterministic; for the common interface.
+    callback : callable, optional
+        Called with a :class:`~bigdag.learners.base.State` after each step; True ends the fit.
+    warm_start_dag : DAG or matrix of shape (d, d), optional
+        Where the fit begins.
+    n_jobs : int, optional
+        Threads; all cores by default.
+    memory_limit : float or str, optional
+        Bytes, or text such as "4GB"; by default four fifths of the free memory.
+    verbose : bool, default=False
+        Whether to log progress.
+
+    Attributes
+    ----------
+    dag_ : DAG
+        The answer.
+    weights_ : csc_array of shape (d, d)
+        Its weights, ``W[i, j]`` for the arc i → j.
+    order_ : ndarray of shape (d,)
+        The variables, causes first.
+    objective_ : float
+        Equation (1) of the answer.
+    refit_gain_ : float
+        How much the refit lowered equation (1).
+    history_ : DataFrame
+        One row an iteration: phase, iteration, seconds, objective, arcs.
+    status_ : str
+        One of converged, max_iter, time_limit, interrupted, diverged.
+    n_iter_ : int
+        The number of iterations.
+    noise_variances_ : ndarray of shape (d,)
+        What is left of each variance.
+
+    References
+    ----------
+    Gillot & Parviainen, Learning Large DAGs by Combining Continuous Optimization and Feedback Arc
+    Set Heuristics.
+
+    Examples
+    --------
+    >>> from bigdag import ProxiMAS, metrics, simulate
+    >>> truth = simulate.random_dag(30, 1, rng=0)
+    >>> model = ProxiMAS().fit(simulate.sample(truth, 1000, rng=1))
+    >>> metrics.average_precision(model.dag_, truth) > 0.8
+    True
+    """
+
+    _parameters: ClassVar[dict[str, Any]] = {
+        **Learner._parameters,
+        "lambda2": Number(0, 1e300),
+        "engine": OneOf("sparse", "dense"),
+        "start": OneOf("auto", "lasso", "zeros"),
+        "steps": OneOf("scaled", "global"),
+        "improve": OneOf(True, False),
+        "refit": OneOf(True, False),
+        "tol": Number(0, 1, above=True),
+        "acyclic_from": Number(0, 1),
+    }
+
+    def __init__(
+        self,
+        lambda1: float = 0.1,
+        lambda2: float = 20.0,
+        *,
+        engine: str = "sparse",
+        start: str = "auto",
+        steps: str = "scaled",
+        improve: bool = False,
+        refit: bool = True,
+        tol: float = 1e-4,
+        acyclic_from: float = 50 / 60,
+        device: str | None = None,
+        max_iter: int | None = 1000,
+        time_limit: float | None = None,
+        random_state: Any = None,
+        callback: Callable[[State], Any] | None = None,
+        warm_start_dag: Any = None,
+        n_jobs: int | None = None,
+        memory_limit: float | str | None = None,
+        verbose: bool | int = False,
+    ) -> None:
+        self.lambda1 = lambda1
+        self.lambda2 = lambda2
+        self.engine = engine
+        self.start = start
+        self.steps = steps
+        self.improve = improve
+        self.refit = refit
+        self.tol = tol
+        self.acyclic_from = acyclic_from
+        self.device = device
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.random_state = random_state
+        self.callback = callback
+        self.warm_start_dag = warm_start_dag
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.verbose = verbose
+
+    def _learn(self, run: Run) -> None:
+        self.refit_gain_ = 0.0
+        walk = self._dense if self.engine == "dense" else self._sparse
+        orders = walk(run, self.start != "zeros")
+        if not self.refit:
+            return
+        before = run.best_objective
+        for order in orders:
+            refit(run, order, self.tol)
+        # A refit that changes this much says that the pull has held nothing, and so that the
+        # steps went nowhere: without the fit first, they begin where the pull is strong.
+        lost = before - run.best_objective > 0.1 * run.best_objective
+        if self.start == "auto" and lost and orders and run.status == "converged":
+            for order in walk(run, False):
+                refit(run, order, self.tol)
+        self.refit_gain_ = before - run.best_objective
+
+    def _order(self, W: sp.csc_array) -> NDArray[np.int64]:
+        order = greedy_order(W)
+        return improve_order(W, order) if self.improve else order
+
+    def _fit_share_is_over(self, run: Run) -> bool:
+        """Tell whether the share of the time for the fit without acyclicity is used up."""
+        return run.time_limit is not None and run.seconds >= self.acyclic_from * run.time_limit
+
+    # -------------------------------------------------------------- the sparse engine
+
+    def _sparse(self, run: Run, fit_first: bool) -> list[NDArray[np.int64]]:
+        """Step and project; return the orders that deserve a refit: the best and the last one."""
+        W = run.start if run.start is not None else sp.csc_array((run.gram.d, run.gram.d))
+        if fit_first:
+            fit = lasso.solve(
+                run.gram, run.lambda1, start=W, tol=self.tol,
+                stop=lambda: self._fit_share_is_over(run),
+            )  # fmt: skip
+            W = fit.weights
+            order = self._order(W)
+            run.offer(project(W, order), order)
+            value = objective.value(run.gram, W, run.lambda1)
+            if run.step("fit", value, W.nnz, lambda: W):
+                return [order] if run.status == "max_iter" else []
+        columns = _Columns(run.gram, run.lambda1, self.lambda2, W, self.steps == "global")
+        if not fit_first:
+            columns.grow()
+        best, best_at, best_order = np.inf, 0, (order := self._order(W))
+        for k in range(1, 10**9):
+            value = columns.step(order)
+            if value < run.best_objective:
+                run.offer(columns.acyclic(), order, value)
+            if value < best * (1 - self.tol):
+                best_at = k
+            if value < best:
+                best, best_order = value, order
+            if run.step("mas", value, columns.n_acyclic, columns.weights):
+                return [best_order, order] if run.status == "max_iter" else []
+            last, order = order, self._order(columns.weights())
+            still = columns.at_rest(order)
+            if columns.due(k, still):
+                columns.grow()
+            elif still or k - best_at >= _PATIENCE:
+                break
+        return [best_order] if last is best_order else [best_order, last]
+
+    # -------------------------------------------------------------- the dense engine
+
+    def _dense(self, run: Run, fit_first: bool) -> list[NDArray[np.int64]]:
+        """Run algorithm 1 to the letter in torch; return the best and the last order."""
+        torch = load_torch("ProxiMAS(engine='dense')")
+        device = pick_device(torch, self.device)
+        check_dense(run.gram.d, 7, 8, self.memory_limit)
+        dtype = torch.float32 if device.type == "mps" else torch.float64
+        S = torch.as_tensor(run.gram.rows(slice(None)), dtype=dtype, device=device)
+        sd = torch.as_tensor(run.gram.sd, dtype=dtype, device=device)
+        S = S * sd[:, None] * sd
+        W = torch.zeros_like(S)
+        if run.start is not None:
+            W = torch.as_tensor(run.start.toarray(), dtype=dtype, device=device)
+
+        def sparse(W: Any) -> sp.csc_array:
+            return sp.csc_array(W.cpu().numpy().astype(np.float64))
+
+        def value(W: Any) -> float:
+            loss = 0.5 * (S.diagonal().sum() - (W * (2 * S - S @ W)).sum())
+            return float(loss + run.lambda1 * W.abs().sum())
+
+        curvature = float(torch.linalg.matrix_norm(S, 2))
+        Y, t, last = W, 1.0, np.inf
+        while fit_first and not self._fit_is_over(run):
+            W, Y, t = fista_step(S, W, Y, t, None, curvature or 1.0, run.lambda1, 0.0)
+            now = value(W)
+            if run.step("fit", now, int((W != 0).sum()), partial(sparse, W)):
+                fit_first = False
+            if abs(last - now) <= 1e-3 * self.tol * abs(now):
+                break
+            last = now
+        Y, t = W, 1.0
+        best, best_at = np.inf, 0
+        best_order = order = np.arange(run.gram.d)
+        for k in range(1, 10**9):
+            taken = greedy_order_dense(W)
+            if self.improve:
+                taken = torch.as_tensor(self._order(sparse(W)), device=device)
+            rank = torch.empty_like(taken)
+            rank[taken] = torch.arange(run.gram.d, device=device)
+            acyclic = torch.where(rank[:, None] < rank, W, 0.0)
+            now, order = value(acyclic), taken.cpu().numpy()
+            if now < run.best_objective:
+                run.offer(sparse(acyclic), order, now)
+            if now < best * (1 - self.tol):
+                best_at = k
+            if now < best:
+                best, best_order = now, order
+            stop = run.status != "converged"  # during the fit: this projection is the answer
+            if stop or run.step("mas", now, int((acyclic != 0).sum()), partial(sparse, W)):
+                return [best_order, order] if run.status == "max_iter" else []
+            if k - best_at >= _PATIENCE:
+                break
+            L = curvature + self.lambda2 or 1.0
+            W, Y, t = fista_step(S, W, Y, t, acyclic, L, run.lambda1, self.lambda2)
+        return [best_order, order]
+
+    def _fit_is_over(self, run: Run) -> bool:
+        if self._fit_share_is_over(run):
+            return True
+        return run.max_iter is not None and run.iteration >= self.acyclic_from * run.max_iter
+
+
+def refit(run: Run, order: NDArray[np.int64], tol: float) -> None:
+    """Offer the lasso on an order, begun from the best graph so far."""
+    fit = lasso.solve(
+        run.gram, run.lambda1, order=order, start=run.best_weights, tol=tol, stop=run.out_of_time
+    )
+    value = objective.value(run.gram, fit.weights, run.lambda1)
+    run.offer(fit.weights, order, value)
+    status = run.status
+    if run.step("refit", value, fit.weights.nnz, lambda: fit.weights) and status == "max_iter":
+        run.status = status
+
+
+def fista_step(
+    S: Any, W: Any, Y: Any, t: float, centre: Any, L: float, lambda1: float, lambda2: float
+) -> tuple[Any, Any, float]:
+    """Return W̃_k, the next momentum point and the next t: one FISTA step on φ_k, diagonal zero."""
+    gradient = S @ Y - S
+    if centre is not None:
+        gradient += lambda2 * (Y - centre)
+    new = Y - gradient / L
+    new = new.sign() * (new.abs() - lambda1 / L).clamp(min=0)
+    new.fill_diagonal_(0)
+    t_next = (1 + (1 + 4 * t * t) ** 0.5) / 2
+    return new, new + ((t - 1) / t_next) * (new - W), t_next
+
+
+# ------------------------------------------------------------------ columns on working sets
+
+
+class _Columns:
+    """The cyclic iterate W̃ on the correlation scale, by columns, each on its working set.
+
+    The arrays are those of a ``csc_array`` whose pattern is the working sets: ``b`` is W̃, ``y`` the
+    point that momentum looks ahead to, and ``forward`` tells which arcs the last order keeps, so
+    that ``b`` where forward is the centre of the pull.
+    """
+
+    def __init__(
+        self, gram: Gram, lambda1: float, lambda2: float, W: sp.csc_array, literal: bool
+    ) -> None:
+        self.gram, self.lambda1, self.literal = gram, lambda1, literal
+        self.root = np.sqrt(lambda1) * gram.inverse_sd  # the penalty of i in column j, factored
+        self.pull = lambda2 * gram.inverse_sd**2
+        self.t = 1.0
+        self.age, self.check_at, self.wait = 0, 1, 1
+        self.checked = False  # whether the last full check found nothing
+        if literal:
+            self.global_step = gram.diag() / (_largest_eigenvalue(gram) + lambda2)
+        B = objective.on_correlation_scale(gram, W)
+        B.sort_indices()
+        self._lay(B.indptr.astype(np.int64), B.indices.astype(np.int64), B.data.copy())
+
+    def _lay(
+        self, indptr: NDArray[np.int64], indices: NDArray[np.int64], b: NDArray[np.float64]
+    ) -> None:
+        """Take over a pattern and its coefficients; momentum and rest begin anew."""
+        self.indptr, self.indices, self.b, self.y = indptr, indices, b, b.copy()
+        self.columns = np.repeat(np.arange(self.gram.d), np.diff(indptr))
+        self.raw = self.gram.sd[self.columns] * self.gram.inverse_sd[indices]
+        self.forward = np.zeros(len(b), dtype=np.bool_)
+        self.resting = np.zeros(self.gram.d, dtype=np.bool_)
+        self.loss = np.zeros(self.gram.d)
+        self.curvature = np.zeros(self.gram.d)
+
+    def step(self, order: NDArray[np.int64]) -> float:
+        """Take one step towards φ with the projection on ``order`` as its centre.
+
+        Returns
+        -------
+        float
+            Equation (1) of that projection, which is the graph before the step.
+        """
+        forward = self._forward(order)
+        changed = self.columns[forward != self.forward]
+        self.resting[changed] = False
+        self.forward = forward
+        self.centre = np.where(forward, self.b, 0.0)
+        self.n_acyclic = int(np.count_nonzero(self.centre))
+        penalty = self.lambda1 * float(np.abs(self.centre * self.raw).sum())
+        self.age += 1
+        t_next = (1 + np.sqrt(1 + 4 * self.t * self.t)) / 2
+        momentum, self.t = (self.t - 1) / t_next, t_next
+        gram, held = self.gram, self.gram.C is not None
+        todo = np.flatnonzero(~self.resting & (gram.sd > 0))
+
+        def work(first: int, last: int) -> None:
+            _step_columns(
+                gram.C if held else gram.Z, held, todo[first:last], self.indptr, self.indices,
+                self.b, self.y, self.centre, self.root, self.pull,
+                self.global_step if self.literal else np.empty(0), momentum,
+                self.curvature, self.loss, self.resting,
+            )  # fmt: skip
+
+        gram.each(work, len(todo), chunk=32)
+        if self.literal:
+            self.resting[:] = False
+        return float(self.loss @ gram.diag()) + penalty
+
+    def _forward(self, order: NDArray[np.int64]) -> NDArray[np.bool_]:
+        rank = rank_of(order)
+        return rank[self.indices] < rank[self.columns]
+
+    def weights(self) -> sp.csc_array:
+        """Return W̃ in the units of the data."""
+        shape = (self.gram.d, self.gram.d)
+        return sp.csc_array((self.b * self.raw, self.indices, self.indptr), shape=shape)
+
+    def acyclic(self) -> sp.csc_array:
+        """Return the last centre in the units of the data."""
+        keep = self.centre != 0
+        indptr = np.concatenate([[0], np.cumsum(keep)])[self.indptr]
+        data, shape = (self.centre * self.raw)[keep], (self.gram.d, self.gram.d)
+        return sp.csc_array((data, self.indices[keep], indptr), shape=shape)
+
+    def at_rest(self, order: NDArray[np.int64]) -> bool:
+        """Tell whether nothing moves any more, the order included."""
+        live = self.gram.sd > 0
+        return bool(self.resting[live].all()) and bool(
+            (self._forward(order) == self.forward)[self.b != 0].all()
+        )
+
+    def due(self, k: int, still: bool) -> bool:
+        """Tell whether to look at all parents after step k: ever more rarely, and at rest."""
+        return self.literal or k >= self.check_at or (still and not self.checked)
+
+    def grow(self) -> None:
+        """Look at all parents of all columns and take the worst violators into the sets.
+
+        An arc outside of its set has no weight and no pull; a step would move it if and only if
+        its correlation with the column's residual exceeds the penalty.
+        """
+        gram = self.gram
+        at = self.y if self.literal else self.b
+        sizes = np.diff(self.indptr)
+        added: list[NDArray[np.int64]] = []
+        for block in gram.blocks(np.arange(gram.d)):
+            piece = slice(self.indptr[block[0]], self.indptr[block[-1] + 1])
+            indptr = self.indptr[block[0] : block[-1] + 2] - self.indptr[block[0]]
+            left = np.abs(gram.residual_rows(block, indptr, self.indices[piece], at[piece]))
+            left -= self.root * self.root[block][:, None]
+            left[self.columns[piece] - block[0], self.indices[piece]] = 0.0
+            left[np.arange(len(block)), block] = 0.0
+            left[:, gram.sd == 0] = 0.0
+            for a, j in enumerate(block):
+                new = np.flatnonzero(left[a] > 0) if gram.sd[j] > 0 else np.empty(0, dtype=int)
+                most = len(new) if self.literal else 8 + int(_GROWTH * sizes[j])
+                if len(new) > most:
+                    new = np.sort(new[np.argpartition(-left[a, new], most)[:most]])
+                added.append(new.astype(np.int64))
+        counts = np.array([len(new) for new in added], dtype=np.int64)
+        self.checked = not counts.any()
+        if counts.sum() <= 0.01 * len(self.b):
+            self.wait *= 2
+        self.check_at = self.age + self.wait
+        if self.checked:
+            return
+        columns = np.concatenate([self.columns, np.repeat(np.arange(gram.d), counts)])
+        rows = np.concatenate([self.indices, *added])
+        new = np.zeros(int(counts.sum()))
+        by = np.lexsort((rows, columns))
+        y = np.concatenate([self.y, new])[by]
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(columns, minlength=gram.d))])
+        self._lay(indptr, rows[by], np.concatenate([self.b, new])[by])
+        self.y = y
+
+
+def _largest_eigenvalue(gram: Gram) -> float:
+    """Return ‖S‖₂, for the paper's step."""
+    S = gram.rows(slice(None)) * gram.sd[:, None] * gram.sd
+    return float(np.linalg.norm(S, 2)) if gram.d else 0.0
+
+
+# ------------------------------------------------------------------ compiled kernels
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _step_columns(  # type: ignore[no-untyped-def]
+    source, is_gram, todo, indptr, indices, b, y, centre, root, pull, global_step, momentum,
+    curvature, loss, resting,
+):  # fmt: skip
+    """Take one step in each column of todo, in place; note the loss of the centre and rest."""
+    for j in todo:
+        span = slice(indptr[j], indptr[j + 1])
+        members, y_j, b_j, centre_j = indices[span], y[span], b[span], centre[span]
+        m = len(members)
+        at_y, at_centre, size = np.zeros(m), np.zeros(m), np.zeros(m)  # z_iᵀ(z_j - Z y), ...
+        if is_gram:
+            own = source[j]
+            for s in range(m):
+                row = source[members[s]]
+                total_y, total_c, total_s = y_j[s], centre_j[s], 1.0
+                for t in range(s):
+                    q = row[members[t]]
+                    total_y += q * y_j[t]
+                    total_c += q * centre_j[t]
+                    total_s += abs(q)
+                    at_y[t] -= q * y_j[s]
+                    at_centre[t] -= q * centre_j[s]
+                    size[t] += abs(q)
+                at_y[s] += own[members[s]] - total_y
+                at_centre[s] += own[members[s]] - total_c
+                size[s] += total_s
+            square = 1.0
+            for s in range(m):
+                square -= centre_j[s] * (own[members[s]] + at_centre[s])
+            bound = size.max() if m > 0 else 1.0
+        else:
+            r, r_centre = source[j].copy(), source[j].copy()
+            for s in range(m):
+                row = source[members[s]]
+                for i in range(len(r)):
+                    r[i] -= y_j[s] * row[i]
+                    r_centre[i] -= centre_j[s] * row[i]
+            for s in range(m):
+                at_y[s] = np.dot(source[members[s]], r)
+            square = np.dot(r_centre, r_centre)
+            bound = curvature[j]
+            if bound == 0.0:
+                bound = _curvature_from_data(source, members)
+        curvature[j] = bound
+        loss[j] = 0.5 * max(square, 0.0)
+        moved = 0.0
+        for s in range(m):
+            i = members[s]
+            step = 1.0 / (bound + pull[i]) if len(global_step) == 0 else global_step[i]
+            at = y_j[s] + step * (at_y[s] - pull[i] * (y_j[s] - centre_j[s]))
+            threshold = step * root[i] * root[j]
+            new = 0.0
+            if at > threshold:
+                new = at - threshold
+            elif at < -threshold:
+                new = at + threshold
+            change = new - b_j[s]
+            moved = max(moved, abs(change), abs(y_j[s] - b_j[s]), abs(new - centre_j[s]) * (
+                1.0 if centre_j[s] != 0.0 else 0.0))  # fmt: skip
+            b_j[s] = new
+            y_j[s] = new + momentum * change
+        resting[j] = moved <= _AT_REST
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _curvature_from_data(Z, members):  # type: ignore[no-untyped-def]
+    """Return a bound on the largest eigenvalue of Z_A Z_Aᵀ: its largest row of absolute sums."""
+    m = len(members)
+    size = np.ones(m)
+    for s in range(m):
+        for t in range(s):
+            q = abs(np.dot(Z[members[s]], Z[members[t]]))
+            size[s] += q
+            size[t] += q
+    return size.max() if m > 0 else 1.0

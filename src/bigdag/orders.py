@@ -1,0 +1,242 @@
+"""Orders of the variables read off the data, without fitting a graph.
+
+All return the variables as an int64 array, causes first. An order says nothing about which arcs
+there are; one lasso on it does (:mod:`bigdag.learners.sorting`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numba
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+
+from bigdag.acyclic import _sift
+from bigdag.sortability import _shrinkage
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigdag.gram import Gram
+
+__all__ = ["least_variance_order", "r2_order", "random_order", "variance_order"]
+
+_PANEL = 64  # variables taken between two updates of the whole matrix
+_STRIP = 2**22  # entries of the matrix updated at once: 32 MB
+_RANK = 1e-13  # share of a variance below which nothing but rounding is left of it
+_SUPPORT = 4.0  # over √n: correlations that count as such from the start
+_UPDATE = 4.5  # over √n: correlations left that are worth projecting out
+_NEIGHBOURS = 4096  # of one variable at the most, the strongest
+
+
+def variance_order(gram: Gram) -> NDArray[np.int64]:
+    """Order by variance, the least first; among equals by index.
+
+    Knows nothing but the units, and finds the order of most simulated data (Reisach et al. 2021).
+
+    Examples
+    --------
+    >>> from bigdag.data import as_dataset
+    >>> from bigdag.gram import Gram
+    >>> variance_order(Gram(as_dataset([[0.0, 1.0], [9.0, 5.0], [4.0, 3.0]])))
+    array([1, 0])
+    """
+    return np.argsort(gram.diag(), kind="stable").astype(np.int64)
+
+
+def r2_order(gram: Gram) -> NDArray[np.int64]:
+    """Order by the share of each variance that all other variables explain, the least first.
+
+    The score is that of :func:`bigdag.sortability.r_squared` (Reisach et al. 2023): no rescaling
+    changes it. Where n <= d the correlations are shrunk towards the identity.
+
+    Examples
+    --------
+    >>> from bigdag.data import as_dataset
+    >>> from bigdag.gram import Gram
+    >>> x = np.random.default_rng(0).normal(size=(500, 3))
+    >>> x[:, 0] += x[:, 1] + x[:, 2]
+    >>> int(r2_order(Gram(as_dataset(x)))[-1])
+    0
+    """
+    return np.argsort(_explained(gram), kind="stable").astype(np.int64)
+
+
+def random_order(d: int, rng: np.random.Generator | int | None = None) -> NDArray[np.int64]:
+    """Return a random order: what any other order has to beat.
+
+    Examples
+    --------
+    >>> sorted(random_order(4, rng=0).tolist())
+    [0, 1, 2, 3]
+    """
+    return np.random.default_rng(rng).permutation(d).astype(np.int64)
+
+
+def least_variance_order(gram: Gram) -> NDArray[np.int64]:
+    """Take next the variable with the least variance left given those taken.
+
+    Finds the causal order where all noises have the same variance (Chen, Drton & Wang 2019).
+
+    Parameters
+    ----------
+    gram : Gram
+        The second moments.
+
+    Returns
+    -------
+    ndarray of int64, shape (d,)
+        The variables, causes first; among equals the smaller index first.
+
+    Notes
+    -----
+    With more samples than variables this is a Cholesky factorisation that always takes the
+    smallest pivot. Otherwise all variances would end at zero, so a variable is only ever regressed
+    on those it correlates with: the pairs with a correlation above 4/√n are the support, and of
+    those a variable just taken is projected out where the correlation left exceeds 4.5/√n. That
+    needs a second copy of the data and the support, never a d × d array.
+
+    Examples
+    --------
+    >>> from bigdag import metrics, simulate
+    >>> from bigdag.data import as_dataset
+    >>> from bigdag.gram import Gram
+    >>> truth = simulate.random_dag(50, 1, rng=0)
+    >>> order = least_variance_order(Gram(as_dataset(simulate.sample(truth, 1000, rng=1))))
+    >>> metrics.order_errors(order, truth)
+    0.0
+    """
+    if gram.C is not None and (gram.n_samples > gram.d or gram.Z is None):
+        return _exact_order(gram)
+    return _sparse_order(gram)
+
+
+# ------------------------------------------------------------------ R²
+
+
+def _explained(gram: Gram) -> NDArray[np.float64]:
+    """Return R² of each variable on all others, from correlations or from samples, (d,)."""
+    raise NotImplementedError
+
+
+# ------------------------------------------------------------------ least variance left
+
+
+def _exact_order(gram: Gram, most: int | None = None) -> NDArray[np.int64]:
+    """Pivoted Cholesky of the correlations, smallest pivot in the original units first.
+
+    The matrix is permuted as it goes: positions before k are taken. A panel of rows is kept apart,
+    so that the rest is updated by one matrix product a panel.
+    """
+    assert gram.C is not None
+    A = gram.C.copy()
+    d = gram.d
+    most = d if most is None else most
+    variance = gram.diag()
+    order = np.arange(d)
+    left = variance.copy()  # by position, in the original units
+    share = (variance > 0).astype(np.float64)  # by position, of the variance
+    for first in range(0, most, _PANEL):
+        last = min(first + _PANEL, most)
+        panel = np.zeros((last - first, d))  # rows of the factor
+        for k in range(first, last):
+            least = k + np.flatnonzero(left[k:] == left[k:].min())
+            j = least[np.argmin(order[least])]
+            for array in (order, left, share):
+                array[[k, j]] = array[[j, k]]
+            A[[k, j]] = A[[j, k]]
+            A[:, [k, j]] = A[:, [j, k]]
+            panel[:, [k, j]] = panel[:, [j, k]]
+            if share[k] <= _RANK:
+                continue  # nothing is left to regress the others on
+            row = (A[k, k + 1 :] - panel[: k - first, k] @ panel[: k - first, k + 1 :]) / np.sqrt(
+                share[k]
+            )
+            panel[k - first, k + 1 :] = row
+            share[k + 1 :] = np.maximum(share[k + 1 :] - row**2, 0.0)
+            left[k + 1 :] = share[k + 1 :] * variance[order[k + 1 :]]
+        rest = panel[:, last:]
+        step = max(1, _STRIP // d)
+        with gram.blas():
+            for a in range(0, d - last, step):
+                A[last + a : last + a + step, last:] -= rest[:, a : a + step].T @ rest
+    return order
+
+
+def _sparse_order(gram: Gram, force=np.empty(0,np.int64)) -> NDArray[np.int64]:
+    """Keep residuals for each variable; project out only what is correlated."""
+    if gram.Z is not None:
+        residual = gram.Z.copy()
+    else:  # any rows with these inner products will do
+        assert gram.C is not None
+        values, vectors = np.linalg.eigh(gram.C)
+        residual = vectors * np.sqrt(np.maximum(values, 0.0))
+    indptr, indices = _support(gram)
+    root = np.sqrt(gram.n_samples)
+    return _take(residual, gram.diag(), indptr, indices, _UPDATE / root)
+
+
+def _support(gram: Gram) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return each variable's correlated ones, compressed: indptr (d + 1,) and indices."""
+    threshold = _SUPPORT / np.sqrt(gram.n_samples)
+    sizes, found = [np.zeros(1, dtype=np.int64)], [np.empty(0, dtype=np.int32)]
+    for block in gram.blocks(np.arange(gram.d)):
+        size = np.abs(gram.rows(block))
+        size[np.arange(len(block)), block] = 0.0
+        if size.shape[1] > _NEIGHBOURS:
+            kth = np.partition(size, -_NEIGHBOURS, axis=1)[:, -_NEIGHBOURS]
+            rows, columns = np.nonzero(size >= np.maximum(threshold, kth)[:, None])
+        else:
+            rows, columns = np.nonzero(size > threshold)
+        sizes.append(np.bincount(rows, minlength=len(block)))
+        found.append(columns.astype(np.int32))
+    return np.cumsum(np.concatenate(sizes)), np.concatenate(found)
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _take(R, variance, indptr, indices, threshold):  # type: ignore[no-untyped-def]
+    """Return the order; R (d, n), rows of unit length, is changed in place."""
+    d, n = R.shape
+    share = np.empty(d)  # of its variance that is left
+    key = np.empty(d)
+    for v in range(d):
+        share[v] = np.dot(R[v], R[v])
+        key[v] = variance[v]
+    heap = np.arange(d)
+    place = np.arange(d)
+    for at in range(1, d):
+        _sift(heap, place, key, at, at + 1)
+    order = np.empty(d, dtype=np.int64)
+    size = d
+    for i in range(d):
+        v = heap[0]
+        order[i] = v
+        place[v] = -1
+        size -= 1
+        if size > 0:
+            heap[0] = heap[size]
+            place[heap[0]] = 0
+            _sift(heap, place, key, 0, size)
+        if share[v] <= 1e-13:
+            continue
+        taken = R[v]
+        for e in range(indptr[v], indptr[v + 1]):
+            u = indices[e]
+            if place[u] < 0:
+                continue
+            row = R[u]
+            inner = 0.0
+            for s in range(n):
+                inner += row[s] * taken[s]
+            if inner * inner <= threshold * threshold * share[u] * share[v]:
+                continue
+            factor = inner / share[v]
+            total = 0.0
+            for s in range(n):
+                row[s] -= factor * taken[s]
+                total += row[s] * row[s]
+            share[u] = total
+            key[u] = total * variance[u]
+            _sift(heap, place, key, place[u], size)
+    return order
