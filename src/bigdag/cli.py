@@ -144,7 +144,7 @@ _Covariance = Annotated[
     bool, _option("--covariance", help="TABLE holds a covariance matrix.", panel=_TABLE)
 ]
 _NSamples = Annotated[
-    int | None, _option(min=2, help="How many samples --covariance is of.", panel=_TABLE)
+    int | None, _option(help="How many samples --covariance is of.", panel=_TABLE)
 ]
 _Header = Annotated[
     bool | None,
@@ -290,6 +290,8 @@ def _read(
             if covariance
             else "--n-samples goes with --covariance; the rows of a table are counted."
         )
+    if n_samples is not None and n_samples < 2:
+        raise ParameterError(f"--n-samples must be at least 2. Got {n_samples} instead.")
     if covariance and standardise:
         raise ParameterError(
             "--standardise needs samples. Give a correlation matrix to --covariance instead."
@@ -338,10 +340,10 @@ def _print_json(report: dict[str, Any]) -> None:
 # ------------------------------------------------------------------ show
 
 _Variable = Annotated[str | None, _option(help="Show the neighbourhood of this variable.")]
-_Radius = Annotated[int, typer.Option(min=1, help="Arcs around --variable.")]
-_Top = Annotated[int, typer.Option(min=0, help="How many of the strongest arcs to list.")]
+_Radius = Annotated[int, typer.Option(help="Arcs around --variable.")]
+_Top = Annotated[int, typer.Option(help="How many of the strongest arcs to list.")]
 _Plot = Annotated[Path | None, _option(help="Draw to a .png, .svg or .pdf file.")]
-_MaxNodes = Annotated[int, typer.Option(min=2, help="Draw the strongest arcs on so many nodes.")]
+_MaxNodes = Annotated[int, typer.Option(help="Draw the strongest arcs on so many nodes.")]
 
 
 @app.command(epilog="Example:  bigdag show genes.dag.parquet --variable TP53 --plot tp53.png")
@@ -430,11 +432,11 @@ def simulate(
     graph: Annotated[str, typer.Option(help="ER or SF (scale-free).")] = "ER",
     noise: Annotated[str, typer.Option(help="gaussian, exponential or gumbel.")] = "gaussian",
     scale: Annotated[str, typer.Option(help="EV (equal noise) or NV (unequal).")] = "EV",
-    n: Annotated[int, typer.Option("--n", min=2, help="Training samples.")] = 1000,
+    n: Annotated[int, typer.Option("--n", help="Training samples.")] = 1000,
     validation: Annotated[
-        int | None, _option(min=2, help="Validation samples; as many as --n by default.")
+        int | None, _option(help="Validation samples; as many as --n by default.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random numbers.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the random numbers.")] = 0,
     standardise: Annotated[
         bool, _option("--standardise", help="Scale columns to variance 1.")
     ] = False,
@@ -505,14 +507,17 @@ def evaluate(
 
 @app.command()
 def methods(
-    d: Annotated[int, typer.Option("--d", min=1, help="Variables.")] = 5000,
-    n: Annotated[int, typer.Option("--n", min=1, help="Samples.")] = 1000,
+    d: Annotated[int, typer.Option("--d", help="Variables.")] = 5000,
+    n: Annotated[int, typer.Option("--n", help="Samples.")] = 1000,
     as_json: _Json = False,
 ) -> None:
     """List the methods of fit: what they are and what they need."""
     from bigdag import cli_display as display
     from bigdag.methods import METHODS
 
+    for name, value in (("--d", d), ("--n", n)):
+        if value < 1:
+            raise ParameterError(f"{name} must be at least 1. Got {value} instead.")
     rows = [
         {
             "method": row.word,

@@ -69,8 +69,12 @@ class World:
             raise ParameterError(
                 f"units must be 'raw', 'standardised' or 'internal'. Got {self.units!r} instead."
             )
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise ParameterError(f"seed must be an integer >= 0. Got {self.seed!r} instead.")
+        for name, least in (("n", 2), ("validation", 2), ("seed", 0)):
+            given = getattr(self, name)
+            if isinstance(given, bool) or not isinstance(given, int) or given < least:
+                raise ParameterError(
+                    f"{name} must be an integer >= {least}. Got {given!r} instead."
+                )
         rng = np.random.default_rng(self.seed)
         dag = simulate.random_dag(self.d, self.k, self.graph, rng)
         scales = simulate.noise_scales(self.d, self.scale, rng)

@@ -1,0 +1,116 @@
+"""The table of methods: every row builds, and says truly what it needs."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+import bigdag
+from bigdag import simulate
+from bigdag.data import as_dataset
+from bigdag.errors import MissingExtraError, ParameterError
+from bigdag.gram import Gram, memory_budget
+from bigdag.learners.base import Learner
+from bigdag.methods import METHODS, find_method
+
+WORDS = {
+    "proximas", "optimas", "notears", "golem-ev", "golem-nv", "gd", "sort-variance", "sort-r2",
+    "sort-random", "least-variance", "lasso-mas", "empty",
+}  # fmt: skip
+COMMON = {
+    "lambda1", "max_iter", "time_limit", "random_state", "callback", "warm_start_dag", "n_jobs",
+    "memory_limit", "verbose",
+}  # fmt: skip
+
+
+def there(word):
+    """Skip a method whose module is not there."""
+    if find_spec(bigdag._HOME[METHODS[word].estimator]) is None:
+        pytest.skip(f"{METHODS[word].estimator} is not there")
+
+
+def test_all_words_are_there():
+    assert set(METHODS) >= WORDS
+    assert all(word == row.word for word, row in METHODS.items())
+
+
+@pytest.mark.parametrize("word", METHODS)
+def test_every_row_builds_a_learner_with_the_common_parameters(word):
+    there(word)
+    row = METHODS[word]
+    learner = row.build(max_iter=3)
+    assert isinstance(learner, Learner)
+    learner._check_parameters()
+    assert learner.max_iter == 3
+    assert set(row.parameters()) >= COMMON
+    for name, value in row.fixed.items():
+        assert getattr(learner, name) == value
+        assert name not in row.parameters()
+    assert row.summary.strip()
+    assert "\n" not in row.summary
+    assert len(row.summary) < 80
+
+
+@pytest.mark.parametrize("word", METHODS)
+def test_without_torch_only_the_rows_that_say_so_fail(word, monkeypatch):
+    there(word)
+    monkeypatch.setitem(sys.modules, "torch", None)  # importing it now fails
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    learner = METHODS[word].build(max_iter=2)
+    if METHODS[word].extra == "torch":
+        with pytest.raises(MissingExtraError, match=r"bigdag\[torch\]"):
+            learner.fit(X)
+    else:
+        assert learner.fit(X).dag_.n_nodes == 4
+
+
+@pytest.mark.parametrize("word", METHODS)
+def test_memory_grows_and_covers_the_table_and_the_correlations(word):
+    memory = METHODS[word].memory
+    assert memory(1000, 2000) < memory(1000, 4000) < memory(5000, 4000)
+    data = as_dataset(np.random.default_rng(0).normal(size=(50, 20)))
+    gram = Gram(data)
+    assert memory(50, 20) >= data.X.nbytes + gram.Z.nbytes + gram.C.nbytes
+    assert memory(1000, 1000) < memory_budget("4GB")
+
+
+@pytest.mark.parametrize("word", METHODS)
+def test_the_order_depends_on_units_only_where_the_row_says_so(word):
+    there(word)
+    row = METHODS[word]
+    if row.depends_on_units or not row.installed:
+        pytest.skip("nothing is promised")
+    X = simulate.sample(simulate.random_dag(12, 1, rng=0), 400, rng=1)
+    scales = 10.0 ** np.random.default_rng(2).uniform(-3, 3, 12)
+    # Without a penalty the lasso is a regression, which has no units either.
+    orders = [row.build(random_state=0, lambda1=0.0).fit(table).order_ for table in (X, X * scales)]
+    np.testing.assert_array_equal(*orders)
+
+
+def test_a_parameter_the_method_has_not_names_the_methods_that_do():
+    there("gd")
+    with pytest.raises(ParameterError, match=r"'empty' has no parameter 'lambda2'.*proximas"):
+        METHODS["empty"].build(lambda2=1.0)
+
+
+def test_a_misspelt_parameter_names_the_nearest():
+    there("gd")
+    with pytest.raises(ParameterError, match="Did you mean 'lambda1'"):
+        METHODS["proximas"].build(lamda1=1.0)
+
+
+def test_a_fixed_parameter_cannot_be_set():
+    there("gd")
+    with pytest.raises(ParameterError, match="'golem-ev' has no parameter 'noise'"):
+        METHODS["golem-ev"].build(noise="NV")
+
+
+def test_words_are_found_in_any_case_and_unknown_ones_get_a_hint():
+    assert find_method("ProxiMAS") is METHODS["proximas"]
+    with pytest.raises(ParameterError, match=r"no method 'notear'\. Did you mean 'notears'"):
+        find_method("notear")
+    with pytest.raises(ParameterError, match="Methods are: proximas, "):
+        find_method("pc")

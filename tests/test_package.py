@@ -1,0 +1,136 @@
+"""The package as a whole: what imports what, and what an import costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from functools import cache
+from graphlib import TopologicalSorter
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import bigdag
+
+SOURCE = Path(bigdag.__file__).parent
+
+# A module imports from its own layer or from those above this line; never from below.
+LAYERS = [
+    ["errors"],
+    ["acyclic", "dag", "data", "gram", "graph_files", "lasso", "objective", "tables"],
+    ["matching", "metrics", "orders", "plot", "simulate", "sortability"],
+    ["learners"],
+    ["methods", "worlds"],
+    ["experiments"],
+    ["cli", "cli_display"],
+]
+LAYER = {name: depth for depth, names in enumerate(LAYERS) for name in names}
+
+# What a layer alone would allow. A learner reads no file and scores nothing.
+NEVER = {"learners": {"graph_files", "metrics", "plot", "simulate", "tables"}}
+
+HEAVY = {"dask", "matplotlib", "numba", "numpy", "pandas", "pyarrow", "scipy", "sklearn", "torch"}
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = sorted(name for path in SOURCE.rglob("*.py") if (name := module_name(path)) != "__init__")
+
+
+@cache
+def imports_of(module: str) -> frozenset[str]:
+    """Return the modules of bigdag that a module imports when it runs, at any place in it."""
+    path = SOURCE.joinpath(*module.split("."))
+    tree = ast.parse(
+        (path.with_suffix(".py") if not path.is_dir() else path / "__init__.py").read_text()
+    )
+    for_types_only = {
+        id(node)
+        for branch in ast.walk(tree)
+        if isinstance(branch, ast.If) and ast.unparse(branch.test) == "TYPE_CHECKING"
+        for node in ast.walk(branch)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if id(node) in for_types_only:
+            continue
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} imports relatively"
+            source = node.module or ""
+            if source == "bigdag":
+                found |= {alias.name for alias in node.names}
+            elif source.startswith("bigdag."):
+                found.add(source.removeprefix("bigdag."))
+        elif isinstance(node, ast.Import):
+            found |= {
+                alias.name.removeprefix("bigdag.")
+                for alias in node.names
+                if alias.name.startswith("bigdag.")
+            }
+    return frozenset(found - {"__version__"})
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_one_way(module):
+    top = module.split(".")[0]
+    assert top in LAYER, f"say in LAYERS where {module} belongs"
+    for imported in imports_of(module):
+        other = imported.split(".")[0]
+        if other in bigdag._HOME:
+            # Experiments and what is above them use the public names; below, modules are named.
+            assert LAYER[top] >= LAYER["experiments"]
+            continue
+        assert LAYER[other] <= LAYER[top], f"{module} must not import {imported}"
+        assert other not in NEVER.get(top, set()), f"{module} must not import {imported}"
+
+
+def test_no_module_imports_itself_by_a_detour():
+    TopologicalSorter({module: imports_of(module) for module in MODULES}).prepare()
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import bigdag",
+        "import bigdag.cli",
+        "import bigdag.methods; bigdag.methods.find_method('optimas')",
+    ],
+)
+def test_a_light_import_is_silent_and_loads_nothing_heavy(code):
+    result = run(f"import sys; {code}; print(*sorted({HEAVY} & set(sys.modules)))")
+    assert (result.stdout, result.stderr) == ("\n", "")
+
+
+def test_a_learner_without_torch_does_not_load_it():
+    code = "import sys; from bigdag import ProxiMAS, OptiMAS, NOTEARS, GOLEM, metrics"
+    result = run(f"{code}; print(*sorted({{'torch', 'matplotlib', 'dask'}} & set(sys.modules)))")
+    assert (result.stdout, result.stderr) == ("\n", "")
+
+
+@pytest.mark.parametrize("name", bigdag.__all__)
+def test_public_names_load(name):
+    home = bigdag._HOME.get(name)
+    if home is not None and find_spec(home) is None:
+        pytest.skip(f"{home} is not there yet")
+    assert getattr(bigdag, name) is not None
+    assert name in dir(bigdag)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'Proximas'"):
+        _ = bigdag.Proximas
+
+
+def test_the_version_is_that_of_the_installed_package():
+    assert version("bigdag") == bigdag.__version__
