@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import bigdag
@@ -683,6 +685,23 @@ def test_names_that_look_like_markup_are_shown_as_they_are():
     stdout, _ = bigdag_("show", dag("dag.npz", [[0, 1.0], [0, 0]], ["[red]a[/red]", "[/b]"]))
     assert "[red]a[/red]" in stdout
     assert "[/b]" in stdout
+
+
+# ------------------------------------------------------------------ what the texts promise
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("text", ["README.md", "Makefile", "docs/guide.md", "docs/methods.md"])
+def test_every_command_in_the_texts_is_one(text):
+    words = get_command(app).commands
+    lines = (ROOT / text).read_text().replace("\\\n", " ").splitlines()
+    found = [line.strip() for line in lines if line.strip().startswith("bigdag ")]
+    assert found or text == "docs/methods.md"
+    for line in found:
+        _, word, *rest = shlex.split(line, comments=True)
+        known = {name for option in words[word].params for name in option.opts}
+        assert {part for part in rest if part.startswith("--")} <= known, line
 
 
 # ------------------------------------------------------------------ as a process

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 
 import numpy as np
@@ -30,6 +31,11 @@ def there(word):
     """Skip a method whose module is not there."""
     if find_spec(bigdag._HOME[METHODS[word].estimator]) is None:
         pytest.skip(f"{METHODS[word].estimator} is not there")
+
+
+def all_there():
+    for word in METHODS:
+        there(word)
 
 
 def test_all_words_are_there():
@@ -77,6 +83,15 @@ def test_memory_grows_and_covers_the_table_and_the_correlations(word):
     assert memory(1000, 1000) < memory_budget("4GB")
 
 
+@pytest.mark.parametrize("word", ["optimas", "notears"])
+def test_memory_counts_the_dense_matrices_that_the_learner_checks_for(word):
+    there(word)
+    module = import_module(bigdag._HOME[METHODS[word].estimator])
+    memory, sparse = METHODS[word].memory, METHODS["proximas"].memory
+    grown = memory(9, 2000) - memory(9, 1000) - sparse(9, 2000) + sparse(9, 1000)
+    assert grown == 4 * module._MATRICES * (2000**2 - 1000**2)
+
+
 @pytest.mark.parametrize("word", METHODS)
 def test_the_order_depends_on_units_only_where_the_row_says_so(word):
     there(word)
@@ -91,19 +106,19 @@ def test_the_order_depends_on_units_only_where_the_row_says_so(word):
 
 
 def test_a_parameter_the_method_has_not_names_the_methods_that_do():
-    there("gd")
+    all_there()
     with pytest.raises(ParameterError, match=r"'empty' has no parameter 'lambda2'.*proximas"):
         METHODS["empty"].build(lambda2=1.0)
 
 
 def test_a_misspelt_parameter_names_the_nearest():
-    there("gd")
+    all_there()
     with pytest.raises(ParameterError, match="Did you mean 'lambda1'"):
         METHODS["proximas"].build(lamda1=1.0)
 
 
 def test_a_fixed_parameter_cannot_be_set():
-    there("gd")
+    all_there()
     with pytest.raises(ParameterError, match="'golem-ev' has no parameter 'noise'"):
         METHODS["golem-ev"].build(noise="NV")
 

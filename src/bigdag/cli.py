@@ -398,7 +398,7 @@ def show(
     if plot is not None:
         from bigdag.plot import draw
 
-        title = None if variable is None else f"{variable}, {radius} arc{'s' * (radius > 1)} around"
+        title = None if variable is None else f"{variable} and what is near it (--radius {radius})"
         draw(part, plot, highlight=variable, max_nodes=max_nodes, title=title, force=force)
         report["plot"] = plot
     if as_json:

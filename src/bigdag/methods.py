@@ -121,7 +121,7 @@ def _rows() -> dict[str, Method]:
 
     def golem(word: str, noise: str, summary: str) -> Method:
         fixed = MappingProxyType({"noise": noise})
-        return Method(word, "GOLEM", summary, True, _dense_memory(12), fixed, "torch")
+        return Method(word, "GOLEM", summary, True, _dense_memory(14), fixed, "torch")
 
     rows = [
         Method(
@@ -136,7 +136,7 @@ def _rows() -> dict[str, Method]:
             "OptiMAS",
             "the same loop with any torch optimiser (Gillot & Parviainen)",
             True,
-            _dense_memory(8),
+            _dense_memory(10),
             extra="torch",
         ),
         Method(
@@ -144,7 +144,7 @@ def _rows() -> dict[str, Method]:
             "NOTEARS",
             "least squares with a smooth penalty on cycles (Zheng et al.)",
             True,
-            _dense_memory(12),
+            _dense_memory(14),
             extra="torch",
         ),
         golem("golem-ev", "EV", "likelihood with equal noise variances (Ng et al.)"),
