@@ -34,7 +34,9 @@ __all__ = ["ProxiMAS"]
 
 _AT_REST = 1e-7  # a column whose coefficients move less, on the correlation scale, rests
 _GROWTH = 0.25  # of a working set, at the most, between two full checks
-_PATIENCE = 100  # steps without a gain of `tol` in the best objective
+_PATIENCE = 100  # steps without a relative gain in the objective, for the answer without refit
+_REFIT_AT = (10, 30, 100, 300, 1000, 3000)  # steps after which the order is tried by a refit
+_GAIN = 1e-3  # the relative gain that is worth going on for
 
 
 class ProxiMAS(Learner):
@@ -61,8 +63,7 @@ class ProxiMAS(Learner):
         Whether to end with a lasso on the best order (and one on the last), which can only lower
         equation (1). False gives the paper's answer.
     tol : float, default=1e-4
-        The relative duality gap of the fit and the refit, and the least relative gain of the
-        best objective over 100 steps for the steps to go on.
+        The relative duality gap of the fit and the refit.
     acyclic_from : float, default=50/60
         The share of ``time_limit``, or in the dense engine of ``max_iter``, after which
         acyclicity is enforced even if the fit has not converged.
@@ -176,19 +177,9 @@ class ProxiMAS(Learner):
     def _learn(self, run: Run) -> None:
         self.refit_gain_ = 0.0
         walk = self._dense if self.engine == "dense" else self._sparse
-        orders = walk(run, self.start != "zeros")
-        if not self.refit:
-            return
-        before = run.best_objective
-        for order in orders:
-            refit(run, order, self.tol)
-        # A refit that changes this much says that the pull has held nothing, and so that the
-        # steps went nowhere: without the fit first, they begin where the pull is strong.
-        lost = before - run.best_objective > 0.1 * run.best_objective
-        if self.start == "auto" and lost and orders and run.status == "converged":
-            for order in walk(run, False):
-                refit(run, order, self.tol)
-        self.refit_gain_ = before - run.best_objective
+        held = walk(run, self.start != "zeros")
+        if self.start == "auto" and not held and run.status == "converged":
+            walk(run, False)
 
     def _order(self, W: sp.csc_array) -> NDArray[np.int64]:
         order = greedy_order(W)
@@ -200,8 +191,8 @@ class ProxiMAS(Learner):
 
     # -------------------------------------------------------------- the sparse engine
 
-    def _sparse(self, run: Run, fit_first: bool) -> list[NDArray[np.int64]]:
-        """Step and project; return the orders that deserve a refit: the best and the last one."""
+    def _sparse(self, run: Run, fit_first: bool) -> bool:
+        """Fit by column lassos, then step and project; return whether the pull has held."""
         W = run.start if run.start is not None else sp.csc_array((run.gram.d, run.gram.d))
         if fit_first:
             fit = lasso.solve(
@@ -213,33 +204,29 @@ class ProxiMAS(Learner):
             run.offer(project(W, order), order)
             value = objective.value(run.gram, W, run.lambda1)
             if run.step("fit", value, W.nnz, lambda: W):
-                return [order] if run.status == "max_iter" else []
+                return True
         columns = _Columns(run.gram, run.lambda1, self.lambda2, W, self.steps == "global")
         if not fit_first:
             columns.grow()
-        best, best_at, best_order = np.inf, 0, (order := self._order(W))
+        order = self._order(W)
+        walked = _Walk(self, run, fit_first)
         for k in range(1, 10**9):
             value = columns.step(order)
-            if value < run.best_objective:
-                run.offer(columns.acyclic(), order, value)
-            if value < best * (1 - self.tol):
-                best_at = k
-            if value < best:
-                best, best_order = value, order
-            if run.step("mas", value, columns.n_acyclic, columns.weights):
-                return [best_order, order] if run.status == "max_iter" else []
-            last, order = order, self._order(columns.weights())
+            if walked.is_over(k, value, order, columns.n_acyclic, columns.acyclic, columns.weights):
+                break
+            order = self._order(columns.weights())
             still = columns.at_rest(order)
             if columns.due(k, still):
                 columns.grow()
-            elif still or k - best_at >= _PATIENCE:
+            elif still:
+                walked.end()
                 break
-        return [best_order] if last is best_order else [best_order, last]
+        return walked.held
 
     # -------------------------------------------------------------- the dense engine
 
-    def _dense(self, run: Run, fit_first: bool) -> list[NDArray[np.int64]]:
-        """Run algorithm 1 to the letter in torch; return the best and the last order."""
+    def _dense(self, run: Run, fit_first: bool) -> bool:
+        """Run algorithm 1 to the letter in torch; return whether the pull has held."""
         torch = load_torch("ProxiMAS(engine='dense')")
         device = pick_device(torch, self.device)
         check_dense(run.gram.d, 7, 8, self.memory_limit)
@@ -264,13 +251,12 @@ class ProxiMAS(Learner):
             W, Y, t = fista_step(S, W, Y, t, None, curvature or 1.0, run.lambda1, 0.0)
             now = value(W)
             if run.step("fit", now, int((W != 0).sum()), partial(sparse, W)):
-                fit_first = False
+                break
             if abs(last - now) <= 1e-3 * self.tol * abs(now):
                 break
             last = now
         Y, t = W, 1.0
-        best, best_at = np.inf, 0
-        best_order = order = np.arange(run.gram.d)
+        walked = _Walk(self, run, fit_first)
         for k in range(1, 10**9):
             taken = greedy_order_dense(W)
             if self.improve:
@@ -278,21 +264,12 @@ class ProxiMAS(Learner):
             rank = torch.empty_like(taken)
             rank[taken] = torch.arange(run.gram.d, device=device)
             acyclic = torch.where(rank[:, None] < rank, W, 0.0)
-            now, order = value(acyclic), taken.cpu().numpy()
-            if now < run.best_objective:
-                run.offer(sparse(acyclic), order, now)
-            if now < best * (1 - self.tol):
-                best_at = k
-            if now < best:
-                best, best_order = now, order
-            stop = run.status != "converged"  # during the fit: this projection is the answer
-            if stop or run.step("mas", now, int((acyclic != 0).sum()), partial(sparse, W)):
-                return [best_order, order] if run.status == "max_iter" else []
-            if k - best_at >= _PATIENCE:
+            now, order, arcs = value(acyclic), taken.cpu().numpy(), int((acyclic != 0).sum())
+            if walked.is_over(k, now, order, arcs, partial(sparse, acyclic), partial(sparse, W)):
                 break
             L = curvature + self.lambda2 or 1.0
             W, Y, t = fista_step(S, W, Y, t, acyclic, L, run.lambda1, self.lambda2)
-        return [best_order, order]
+        return walked.held
 
     def _fit_is_over(self, run: Run) -> bool:
         if self._fit_share_is_over(run):
@@ -300,16 +277,82 @@ class ProxiMAS(Learner):
         return run.max_iter is not None and run.iteration >= self.acyclic_from * run.max_iter
 
 
-def refit(run: Run, order: NDArray[np.int64], tol: float) -> None:
-    """Offer the lasso on an order, begun from the best graph so far."""
-    fit = lasso.solve(
-        run.gram, run.lambda1, order=order, start=run.best_weights, tol=tol, stop=run.out_of_time
-    )
-    value = objective.value(run.gram, fit.weights, run.lambda1)
-    run.offer(fit.weights, order, value)
-    status = run.status
-    if run.step("refit", value, fit.weights.nnz, lambda: fit.weights) and status == "max_iter":
-        run.status = status
+class _Walk:
+    """What both engines do after a step: offer its graph, refit now and then, know when to end.
+
+    Without a refit the walk ends when 100 steps have not lowered equation (1). With it, the orders
+    after 10, 30, 100, ... steps are refitted, and the walk ends when that no longer pays: the order
+    settles long before the weights do. A refit that more than halves equation (1) says that the
+    pull has held nothing: ``held`` is then False, and a walk from the fit is given up, as one from
+    zero begins where the pull is strong.
+    """
+
+    def __init__(self, learner: ProxiMAS, run: Run, fit_first: bool) -> None:
+        self.learner, self.run, self.fit_first = learner, run, fit_first
+        self.best, self.best_at = np.inf, 0
+        self.best_order = self.order = np.arange(run.gram.d)
+        self.refitted = np.inf
+        self.held = True
+
+    def is_over(
+        self,
+        k: int,
+        value: float,
+        order: NDArray[np.int64],
+        arcs: int,
+        acyclic: Callable[[], sp.csc_array],
+        weights: Callable[[], sp.csc_array],
+    ) -> bool:
+        """Note step k, which gave an order and equation (1) of its projection; True to stop."""
+        run = self.run
+        if value < run.best_objective:
+            run.offer(acyclic(), order, value)
+        if value < self.best * (1 - _GAIN):
+            self.best_at = k
+        if value < self.best:
+            self.best, self.best_order = value, order
+        self.order = order
+        stopped = run.status != "converged"  # by the fit already: this projection is the answer
+        if stopped or run.step("mas", value, arcs, weights):
+            if run.status == "max_iter":
+                self.end()
+            return True
+        if not self.learner.refit:
+            return k - self.best_at >= _PATIENCE
+        if k not in _REFIT_AT:
+            return False
+        last, self.refitted = self.refitted, min(self.refitted, self._refit(order))
+        if run.status != "converged":
+            return True
+        self.held = value <= 2 * self.refitted
+        may_go_on = self.held or self.learner.start != "auto" or not self.fit_first or k < 30
+        if may_go_on and self.refitted < last * (1 - _GAIN):
+            return False
+        self.end()
+        return True
+
+    def end(self) -> None:
+        """Refit the last order and the best one."""
+        if self.learner.refit:
+            self._refit(self.order)
+            if self.best_order is not self.order:
+                self._refit(self.best_order)
+
+    def _refit(self, order: NDArray[np.int64]) -> float:
+        """Offer the lasso on an order, begun from the best graph so far; return equation (1)."""
+        run = self.run
+        before = run.best_objective
+        fit = lasso.solve(
+            run.gram, run.lambda1, order=order, start=run.best_weights, tol=self.learner.tol,
+            stop=run.out_of_time,
+        )  # fmt: skip
+        value = objective.value(run.gram, fit.weights, run.lambda1)
+        run.offer(fit.weights, order, value)
+        self.learner.refit_gain_ += before - run.best_objective
+        status = run.status
+        if run.step("refit", value, fit.weights.nnz, lambda: fit.weights) and status == "max_iter":
+            run.status = status
+        return value
 
 
 def fista_step(
@@ -485,27 +528,37 @@ def _step_columns(  # type: ignore[no-untyped-def]
         span = slice(indptr[j], indptr[j + 1])
         members, y_j, b_j, centre_j = indices[span], y[span], b[span], centre[span]
         m = len(members)
-        at_y, at_centre, size = np.zeros(m), np.zeros(m), np.zeros(m)  # z_iᵀ(z_j - Z y), ...
+        at_y, at_centre = np.zeros(m), np.zeros(m)  # z_iᵀ(z_j - Z y), and the same at the centre
+        bound = curvature[j]
         if is_gram:
             own = source[j]
+            size = np.ones(m if bound == 0.0 else 0)
+            q = np.empty(m)
             for s in range(m):
                 row = source[members[s]]
-                total_y, total_c, total_s = y_j[s], centre_j[s], 1.0
                 for t in range(s):
-                    q = row[members[t]]
-                    total_y += q * y_j[t]
-                    total_c += q * centre_j[t]
-                    total_s += abs(q)
-                    at_y[t] -= q * y_j[s]
-                    at_centre[t] -= q * centre_j[s]
-                    size[t] += abs(q)
-                at_y[s] += own[members[s]] - total_y
-                at_centre[s] += own[members[s]] - total_c
-                size[s] += total_s
+                    q[t] = row[members[t]]
+                total_y, total_c = y_j[s], centre_j[s]
+                for t in range(s):
+                    total_y += q[t] * y_j[t]
+                    total_c += q[t] * centre_j[t]
+                at_y[s] = own[members[s]] - total_y
+                at_centre[s] = own[members[s]] - total_c
+                if y_j[s] != 0.0:
+                    for t in range(s):
+                        at_y[t] -= q[t] * y_j[s]
+                if centre_j[s] != 0.0:
+                    for t in range(s):
+                        at_centre[t] -= q[t] * centre_j[s]
+                if bound == 0.0:
+                    for t in range(s):
+                        size[s] += abs(q[t])
+                        size[t] += abs(q[t])
             square = 1.0
             for s in range(m):
                 square -= centre_j[s] * (own[members[s]] + at_centre[s])
-            bound = size.max() if m > 0 else 1.0
+            if bound == 0.0:
+                bound = size.max() if m > 0 else 1.0
         else:
             r, r_centre = source[j].copy(), source[j].copy()
             for s in range(m):
@@ -516,7 +569,6 @@ def _step_columns(  # type: ignore[no-untyped-def]
             for s in range(m):
                 at_y[s] = np.dot(source[members[s]], r)
             square = np.dot(r_centre, r_centre)
-            bound = curvature[j]
             if bound == 0.0:
                 bound = _curvature_from_data(source, members)
         curvature[j] = bound
