@@ -57,7 +57,7 @@ class _Words(TyperGroup):
                 display.show_error(f"The memory is used up: {error}. Use fewer variables.")
                 raise typer.Exit(1) from None
             except KeyboardInterrupt:
-                display.show_error("Interrupted. Nothing was written.")
+                display.show_error("Interrupted.")
                 raise typer.Exit(1) from None
 
 
@@ -192,8 +192,8 @@ def fit(
     from bigdag.methods import find_method
 
     chosen = find_method(method)
-    out = Path(table.name.split(".")[0] + ".dag.parquet") if out is None else out
-    _check_output(out, force)
+    out = Path(f"{Path(table.name.removesuffix('.gz')).stem}.dag.parquet") if out is None else out
+    _check_output(out, table, force)
     if threshold is not None:
         DAG([[0.0]]).threshold(threshold)  # a bad one is refused now, not after the long work
     given = {
@@ -234,13 +234,15 @@ def fit(
         raise typer.Exit(1)
 
 
-def _check_output(path: Path, force: bool) -> None:
+def _check_output(path: Path, table: Path, force: bool) -> None:
     """Refuse an output before the long work that saving would refuse after it."""
     from bigdag.graph_files import _format
 
     _format(path)
     if path.is_dir():
         raise ParameterError(f"{path} is a folder. Give the name of a file to write.")
+    if path.exists() and path.samefile(table):
+        raise ParameterError(f"{path} is the table itself. Give another name to write to.")
     if path.exists() and not force:
         raise OutputExistsError(
             f"{path} exists already and was left alone. Choose another name with --out, or "
