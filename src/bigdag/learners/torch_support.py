@@ -16,6 +16,7 @@ from bigdag.learners.base import Checked, Learner, Number, OneOf, Run
 
 __all__ = [
     "Descent",
+    "Plateau",
     "Residuals",
     "TorchLearner",
     "check_dense",
@@ -28,7 +29,8 @@ _TINY = 1e-8  # weights below this share of the largest are rounding, and not ar
 # Beyond this ratio of variances float32 loses a residual to the rounding of what it is a difference
 # of: second moments for a loss from S, values for a loss from X.
 _WIDE_S, _WIDE_X = 1e4, 1e8
-_LARGE = 1e12  # a variance whose gradient's square nears the end of float32
+_SMALL = 256  # variables: up to here threads cost more than they give
+_LARGE = 1e12  # beyond this, or below its inverse, squares of gradients near the ends of float32
 
 
 def load_torch(purpose: str) -> Any:
@@ -152,7 +154,7 @@ class Residuals:
 
 
 def _from_data(torch: Any) -> Any:
-    class FromData(torch.autograd.Function):  # type: ignore[misc, name-defined]
+    class FromData(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, W: Any, X: Any) -> Any:
             R = torch.addmm(X, X, W, alpha=-1)
@@ -168,7 +170,7 @@ def _from_data(torch: Any) -> Any:
 
 
 def _from_moments(torch: Any) -> Any:
-    class FromMoments(torch.autograd.Function):  # type: ignore[misc, name-defined]
+    class FromMoments(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, W: Any, S: Any) -> Any:
             G = torch.addmm(S, S, W, beta=-1)  # S(W − I)
@@ -258,9 +260,10 @@ class Descent:
             gradient = self.tensor.grad
             if gradient.dim() == 2:
                 gradient.fill_diagonal_(0)
+            loss = loss.detach()
             if not (math.isfinite(float(loss)) and bool(gradient.isfinite().all())):
                 raise FloatingPointError(f"the loss is {float(loss)}, or its gradient not finite")
-            self._at = loss.detach()
+            self._at = loss
         return float(self._at)
 
     def step(self) -> None:
@@ -328,7 +331,9 @@ class TorchLearner(Learner):
         super()._check_parameters()
         device = pick_device(load_torch(type(self).__name__), self.device)
         if device.type == "mps" and self.dtype == "float64":
-            raise ParameterError("dtype must be 'float32' on the device mps. Got 'float64' instead.")
+            raise ParameterError(
+                "dtype must be 'float32' on the device mps. Got 'float64' instead."
+            )
 
     def _dtype(self, run: Run, torch: Any, from_data: bool) -> Any:
         """Return float32, unless the columns' scales are too far apart for it."""
@@ -336,7 +341,9 @@ class TorchLearner(Learner):
             return getattr(torch, self.dtype)
         live = run.gram.diag()[run.gram.sd > 0]
         wide = _WIDE_X if from_data else _WIDE_S
-        narrow = len(live) == 0 or (live.max() <= wide * live.min() and live.max() <= _LARGE)
+        narrow = len(live) == 0 or (
+            live.max() <= wide * live.min() and live.max() <= _LARGE and live.min() >= 1 / _LARGE
+        )
         mps = pick_device(torch, self.device).type == "mps"
         return torch.float32 if narrow or mps else torch.float64
 
@@ -345,10 +352,10 @@ class TorchLearner(Learner):
 
     @contextmanager
     def _torch(self, run: Run) -> Iterator[Any]:
-        """Give torch, with as many threads as the run has."""
+        """Give torch, with as many threads as the run has, or one for small matrices."""
         torch = load_torch(type(self).__name__)
         before = torch.get_num_threads()
-        torch.set_num_threads(run.gram.n_jobs)
+        torch.set_num_threads(run.gram.n_jobs if run.gram.d > _SMALL else 1)
         try:
             yield torch
         finally:
@@ -358,6 +365,15 @@ class TorchLearner(Learner):
 class Plateau:
     """Tell when a value has stopped falling: no relative gain of tol in so many iterations.
 
+    Parameters
+    ----------
+    tol : float
+        The gain, relative to the best value.
+    patience : int
+        The iterations.
+    floor : float, default=0.0
+        The least size of a best value that the gain is relative to, for values around zero.
+
     Examples
     --------
     >>> plateau = Plateau(tol=0.01, patience=2)
@@ -365,13 +381,14 @@ class Plateau:
     [False, False, False, True]
     """
 
-    def __init__(self, tol: float, patience: int) -> None:
-        self.tol, self.patience = tol, patience
+    def __init__(self, tol: float, patience: int, floor: float = 0.0) -> None:
+        self.tol, self.patience, self.floor = tol, patience, floor
         self.best, self.since = math.inf, 0
 
     def reached(self, value: float) -> bool:
         """Take the next value."""
-        if self.best == math.inf or value < self.best - self.tol * max(abs(self.best), 1e-300):
+        gain = self.tol * max(abs(self.best), self.floor) if self.best < math.inf else 0.0
+        if value < self.best - gain:
             self.best, self.since = value, 0
         else:
             self.since += 1

@@ -1,0 +1,397 @@
+"""OptiMAS: algorithm 1 of the paper with automatic differentiation and any optimiser of torch.
+
+Iteration k takes one optimiser's step on ``φ_k(W) = 1/(2n)‖XW − X‖² + λ2/2·‖W − W_{k−1}‖² +
+λ1‖W‖₁``, which moves the cyclic W̃_{k−1} to W̃_k, and projects that on the acyclic graphs by a
+greedy maximum acyclic subgraph, which gives W_k. The optimiser goes on from W̃_k, not from W_k: at
+W_{k−1} itself the pull would have no gradient. The answer is the W_k with the least equation (1).
+Before that the model is fitted without acyclicity, the paper's warm start: by column lassos, or
+from zeros by the optimiser.
+
+Adam moves every weight by about the learning rate whatever its gradient, so its weights are never
+zero but oscillate around it, and an iterate is as dense as its order allows. The refit ends that.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bigdag import lasso, objective
+from bigdag.acyclic import greedy_order, greedy_order_dense, rank_of
+from bigdag.gram import memory_budget
+from bigdag.learners.base import Number, OneOf, Run, State
+from bigdag.learners.torch_support import (
+    Descent,
+    Plateau,
+    Residuals,
+    TorchLearner,
+    check_dense,
+    pick_device,
+    to_sparse,
+)
+
+__all__ = ["OptiMAS"]
+
+_MATRICES = 10  # W̃, W_k, the best, gradient, optimiser's state, moments, and what is passing
+_DENSE_SHARE = 0.6  # of the memory, at the most, for dense matrices before a support is used
+_HEAP_SHARE, _HEAP_BYTES = 0.2, 40  # of the memory for the arcs of a full matrix in a heap
+
+
+class OptiMAS(TorchLearner):
+    """Learn a DAG by steps of any torch optimiser and projections on acyclic graphs.
+
+    Parameters
+    ----------
+    lambda1 : float, default=0.1
+        The weight of the L1 norm in equation (1).
+    lambda2 : float, default=20.0
+        The pull towards the last acyclic graph.
+    optimizer : str or callable, default="Adam"
+        An optimiser of ``torch.optim`` by name, or a function from parameters to an optimiser.
+    learning_rate : float, default=0.001
+        Of an optimiser by name.
+    start : {"lasso", "zeros"}, default="lasso"
+        Where to begin: from the optimum without acyclicity, or from zeros with a fit by the
+        optimiser. ``warm_start_dag`` takes the place of both.
+    engine : {"auto", "dense", "sparse"}, default="auto"
+        All weights, or only those on the arcs of the lasso solution (and of ``warm_start_dag``),
+        without any (d, d) matrix. Auto is dense while that fits the memory.
+    refit : bool, default=True
+        Whether to end with one lasso on the best order, which can only lower equation (1).
+        False gives the paper's answer.
+    tol : float, default=1e-4
+        A phase has converged when its objective has not fallen by this share within ``patience``
+        steps; also the relative duality gap of the lassos.
+    patience : int, default=100
+        See ``tol``.
+    acyclic_from : float, default=50/60
+        The share of ``time_limit``, or from zeros also of ``max_iter``, after which acyclicity is
+        enforced even if the fit has not converged.
+    device : str, optional
+        The torch device; the CPU by default.
+    dtype : {"auto", "float32", "float64"}, default="auto"
+        float32 unless the variances are too far apart for it.
+    max_iter : int, default=1000
+        Steps at the most.
+    time_limit : float, optional
+        Seconds at the most; the fit ends with the best graph so far.
+    random_state : int or Generator, optional
+        Unused, as the method is deterministic; for the common interface.
+    callback : callable, optional
+        Called with a :class:`~bigdag.learners.base.State` after each step; True ends the fit.
+    warm_start_dag : DAG or matrix of shape (d, d), optional
+        The weights that acyclicity begins from.
+    n_jobs : int, optional
+        Threads; all cores by default.
+    memory_limit : float or str, optional
+        Bytes, or text such as "4GB"; by default four fifths of the free memory.
+    verbose : bool, default=False
+        Whether to log progress.
+
+    Attributes
+    ----------
+    dag_ : DAG
+        The answer.
+    weights_ : csc_array of shape (d, d)
+        Its weights, ``W[i, j]`` for the arc i → j.
+    order_ : ndarray of shape (d,)
+        The variables, causes first.
+    objective_ : float
+        Equation (1) of the answer.
+    refit_gain_ : float
+        How much the refit lowered equation (1).
+    history_ : DataFrame
+        One row an iteration: phase ("fit", "mas", "refit"), iteration, seconds, objective, arcs.
+    status_ : str
+        One of converged, max_iter, time_limit, interrupted, diverged.
+    n_iter_ : int
+        The number of iterations.
+    noise_variances_ : ndarray of shape (d,)
+        What is left of each variance.
+
+    References
+    ----------
+    Gillot & Parviainen, Learning Large DAGs by Combining Continuous Optimization and Feedback Arc
+    Set Heuristics.
+
+    Examples
+    --------
+    >>> from bigdag import OptiMAS, metrics, simulate
+    >>> truth = simulate.random_dag(30, 1, rng=0)
+    >>> model = OptiMAS().fit(simulate.sample(truth, 1000, rng=1))
+    >>> metrics.average_precision(model.dag_, truth) > 0.8
+    True
+    """
+
+    _parameters: ClassVar[dict[str, Any]] = {
+        **TorchLearner._parameters,
+        "start": OneOf("lasso", "zeros"),
+        "engine": OneOf("auto", "dense", "sparse"),
+        "refit": OneOf(True, False),
+        "acyclic_from": Number(0, 1),
+    }
+
+    def __init__(
+        self,
+        lambda1: float = 0.1,
+        lambda2: float = 20.0,
+        *,
+        optimizer: str | Callable[[Any], Any] = "Adam",
+        learning_rate: float = 0.001,
+        start: str = "lasso",
+        engine: str = "auto",
+        refit: bool = True,
+        tol: float = 1e-4,
+        patience: int = 100,
+        acyclic_from: float = 50 / 60,
+        device: str | None = None,
+        dtype: str = "auto",
+        max_iter: int | None = 1000,
+        time_limit: float | None = None,
+        random_state: Any = None,
+        callback: Callable[[State], Any] | None = None,
+        warm_start_dag: Any = None,
+        n_jobs: int | None = None,
+        memory_limit: float | str | None = None,
+        verbose: bool | int = False,
+    ) -> None:
+        self.lambda1 = lambda1
+        self.lambda2 = lambda2
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.start = start
+        self.engine = engine
+        self.refit = refit
+        self.tol = tol
+        self.patience = patience
+        self.acyclic_from = acyclic_from
+        self.device = device
+        self.dtype = dtype
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.random_state = random_state
+        self.callback = callback
+        self.warm_start_dag = warm_start_dag
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.verbose = verbose
+
+    # -------------------------------------------------------------- algorithm 1
+
+    def _learn(self, run: Run) -> None:
+        self.refit_gain_ = 0.0
+        with self._torch(run) as torch:
+            dense = self._is_dense(run, torch)
+            W = sp.csc_array((run.gram.d, run.gram.d)) if run.start is None else run.start
+            support = W
+            from_lasso = self.start == "lasso" and run.start is None
+            if from_lasso or not dense:
+                fit = self._lasso(run, from_lasso)
+                W, support = (fit, fit) if from_lasso else (W, abs(W) + abs(fit))
+            weights: _Dense | _Support
+            if dense:
+                weights = _Dense(self, run, torch, W)
+            else:
+                weights = _Support(self, run, torch, W, support)
+            descent = self._descent(torch, weights.tensor, weights.equation_1)
+            going = run.status == "converged"
+            if going and self.start == "zeros" and run.start is None:
+                going = self._fit(run, descent, weights)
+            self._mas(run, descent, weights, going)
+        if self.refit and run.status in {"converged", "max_iter"}:
+            self._refit(run, support)
+
+    def _is_dense(self, run: Run, torch: Any) -> bool:
+        d, bytes_each = run.gram.d, self._dtype(run, torch, _uses_data(run)).itemsize
+        if self.engine == "dense":
+            check_dense(d, _MATRICES, bytes_each, self.memory_limit)
+        fits = _MATRICES * d * d * bytes_each <= _DENSE_SHARE * memory_budget(self.memory_limit)
+        return self.engine == "dense" or (self.engine == "auto" and fits)
+
+    def _fit_share_is_over(self, run: Run) -> bool:
+        return run.time_limit is not None and run.seconds >= self.acyclic_from * run.time_limit
+
+    def _lasso(self, run: Run, counts: bool) -> sp.csc_array:
+        """Return the optimum without acyclicity, column by column; it may count as an iteration."""
+        fit = lasso.solve(
+            run.gram, run.lambda1, tol=self.tol, stop=lambda: self._fit_share_is_over(run)
+        )
+        if counts:
+            value = objective.value(run.gram, fit.weights, run.lambda1)
+            run.step("fit", value, fit.weights.nnz, lambda: fit.weights)
+        return fit.weights
+
+    def _fit(self, run: Run, descent: Descent, weights: _Dense | _Support) -> bool:
+        """Descend without acyclicity; return False if the run has to stop."""
+        plateau = Plateau(self.tol, self.patience)
+        share = None if run.max_iter is None else self.acyclic_from * run.max_iter
+        present = weights.tensor.detach()  # the same memory
+        while not self._fit_share_is_over(run) and (share is None or run.iteration < share):
+            descent.step()
+            value = descent.evaluate()
+            if run.step("fit", value, weights.n_arcs(present), lambda: weights.sparse(present)):
+                return False
+            if plateau.reached(value):
+                break
+        return True
+
+    def _mas(self, run: Run, descent: Descent, weights: _Dense | _Support, going: bool) -> None:
+        """Step and project until the best objective stays level; project at least once."""
+        plateau = Plateau(self.tol, self.patience)
+        present = weights.tensor.detach()  # W̃, in the same memory
+        order = weights.order(present)
+        centre = weights.project(present, order)  # W_0
+        if not going or run.out_of_time():
+            run.offer(weights.sparse(centre), order)
+            return
+
+        def penalised(W: Any) -> Any:  # φ_k
+            return weights.equation_1(W) + 0.5 * self.lambda2 * (W - centre).square().sum()
+
+        descent.loss = penalised
+        while True:
+            descent.forget()
+            descent.step()
+            order = weights.order(present)
+            centre = weights.project(present, order)
+            value = float(weights.equation_1(centre))
+            run.offer(partial(weights.sparse, centre), order, value)
+            if run.step("mas", value, weights.n_arcs(centre), lambda: weights.sparse(present)):
+                return
+            if plateau.reached(min(value, plateau.best)):
+                return
+
+    def _refit(self, run: Run, fitted: sp.csc_array) -> None:
+        """End with one lasso on the best order, warm from the fit; columns without time stay."""
+        before, best = run.best_objective, run.best_weights
+        fit = lasso.solve(
+            run.gram, run.lambda1, order=run.best_order, start=fitted, tol=self.tol,
+            stop=run.out_of_time,
+        )  # fmt: skip
+        solved = np.isfinite(fit.gap).astype(np.float64)
+        W = sp.csc_array(fit.weights @ sp.diags_array(solved) + best @ sp.diags_array(1 - solved))
+        W.eliminate_zeros()
+        value = objective.value(run.gram, W, run.lambda1)
+        run.offer(W, run.best_order, value)
+        status = run.status
+        if run.step("refit", value, W.nnz, lambda: W) and status != "converged":
+            run.status = status
+        self.refit_gain_ = before - run.best_objective
+
+
+def _uses_data(run: Run) -> bool:
+    return run.data.X is not None and run.data.n_samples < run.gram.d
+
+
+# ------------------------------------------------------------------ weights, all or on a support
+
+
+class _Dense:
+    """All weights as one (d, d) tensor."""
+
+    def __init__(self, learner: OptiMAS, run: Run, torch: Any, W: sp.csc_array) -> None:
+        device = pick_device(torch, learner.device)
+        dtype = learner._dtype(run, torch, _uses_data(run))
+        self._torch, self._lambda1 = torch, run.lambda1
+        self._residuals = Residuals(run, torch, device, dtype)
+        self.tensor = torch.as_tensor(W.toarray(), dtype=dtype, device=device)
+        # Both forms of algorithm 2 give the same order; the heap is faster on a CPU, also on a
+        # full matrix, but needs a list of all arcs.
+        room = _HEAP_SHARE * memory_budget(learner.memory_limit)
+        self._heap = device.type == "cpu" and _HEAP_BYTES * run.gram.d**2 <= room
+
+    def equation_1(self, W: Any) -> Any:
+        return 0.5 * self._residuals(W).sum() + self._lambda1 * W.abs().sum()
+
+    def order(self, W: Any) -> NDArray[np.int64]:
+        order = greedy_order(W.numpy()) if self._heap else greedy_order_dense(W).cpu().numpy()
+        return np.asarray(order)
+
+    def project(self, W: Any, order: NDArray[np.int64]) -> Any:
+        rank = self._torch.as_tensor(rank_of(order), device=W.device)
+        return W * (rank[:, None] < rank)
+
+    def n_arcs(self, W: Any) -> int:
+        return int(self._torch.count_nonzero(W))
+
+    def sparse(self, W: Any) -> sp.csc_array:
+        return to_sparse(W)
+
+
+class _Support:
+    """Only the weights on the arcs of a sparse matrix, as one (m,) tensor; the rest stays zero."""
+
+    def __init__(
+        self, learner: OptiMAS, run: Run, torch: Any, W: sp.csc_array, support: sp.csc_array
+    ) -> None:
+        self._torch, self._lambda1 = torch, run.lambda1
+        device = pick_device(torch, learner.device)
+        dtype = learner._dtype(run, torch, from_data=True)
+        support.sort_indices()
+        self._rows, self._indptr = (a.astype(np.int64) for a in (support.indices, support.indptr))
+        self._columns = np.repeat(np.arange(run.gram.d), np.diff(support.indptr))
+        values = np.asarray(W[self._rows, self._columns]).ravel()
+        self.tensor = torch.as_tensor(values, dtype=dtype, device=device)
+        X = _stand_in(run) if run.data.X is None else run.data.X
+        X_T = torch.as_tensor(np.array(X.T, order="C"), dtype=dtype, device=device)  # (d, n)
+        pattern = [torch.as_tensor(a, device=device) for a in (self._indptr, self._rows)]
+        self._function = _on_support(torch, X_T, *pattern)
+
+    def equation_1(self, w: Any) -> Any:
+        return 0.5 * self._function.apply(w) + self._lambda1 * w.abs().sum()
+
+    def order(self, w: Any) -> NDArray[np.int64]:
+        return greedy_order(self.sparse(w))
+
+    def project(self, w: Any, order: NDArray[np.int64]) -> Any:
+        rank = rank_of(order)
+        forward = rank[self._rows] < rank[self._columns]
+        return w * self._torch.as_tensor(forward, device=w.device)
+
+    def n_arcs(self, w: Any) -> int:
+        return int(self._torch.count_nonzero(w))
+
+    def sparse(self, w: Any) -> sp.csc_array:
+        data, d = w.detach().cpu().numpy().astype(np.float64), len(self._indptr) - 1
+        W = sp.csc_array((data, self._rows, self._indptr), shape=(d, d), copy=True)
+        W.eliminate_zeros()
+        return W
+
+
+def _stand_in(run: Run) -> NDArray[np.float64]:
+    """Return data (d, d) that have the known covariance, up to the factor n."""
+    assert run.data.covariance is not None
+    values, vectors = np.linalg.eigh(run.data.covariance)
+    return (vectors * np.sqrt(np.maximum(values, 0) * len(values))).T
+
+
+def _on_support(torch: Any, X_T: Any, indptr: Any, indices: Any) -> Any:
+    """Return the function ``‖X − XW‖²/n`` of the weights on a support, differentiable by torch."""
+    d, n = X_T.shape
+    X = X_T.T
+
+    def matrix(values: Any) -> Any:  # Wᵀ by rows is W by columns
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # torch calls this layout a beta
+            return torch.sparse_csr_tensor(indptr, indices, values, size=(d, d))
+
+    class OnSupport(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, w: Any) -> Any:
+            R = X_T - matrix(w) @ X_T  # the residuals (d, n)
+            ctx.save_for_backward(R, w)
+            return R.square().sum() / n
+
+        @staticmethod
+        def backward(ctx: Any, slope: Any) -> Any:
+            R, w = ctx.saved_tensors
+            inner = torch.sparse.sampled_addmm(matrix(torch.zeros_like(w)), R, X, beta=0.0)
+            return inner.values() * (slope * (-2 / n))
+
+    return OnSupport

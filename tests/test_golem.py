@@ -1,0 +1,108 @@
+"""GOLEM: its gradients against finite differences, its iterates against gcastle's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from bigdag import GOLEM, metrics, simulate
+from bigdag.data import as_dataset
+from bigdag.errors import DataWarning
+from bigdag.learners.base import Run
+from bigdag.learners.torch_support import Residuals
+from learner_contract import LearnerContract, table
+from test_notears import random_weights
+
+
+class TestGOLEM(LearnerContract):
+    make = staticmethod(lambda: GOLEM(max_iter=20))
+    keeps_best = False
+
+
+class TestGOLEMNV(LearnerContract):
+    make = staticmethod(lambda: GOLEM("NV", max_iter=20))
+    keeps_best = False
+
+
+def loss_of(learner, X, noise):
+    run = Run(learner, as_dataset(X))
+    residuals = Residuals(run, torch, "cpu", torch.float64)
+    loss = learner._loss(run, torch, residuals, noise)
+    return lambda W: loss(W)[0]
+
+
+@pytest.mark.parametrize("noise", ["EV", "NV"])
+@pytest.mark.parametrize("n", [4, 50])  # from X, from S
+def test_gradient_against_finite_differences(n, noise):
+    loss = loss_of(GOLEM(noise), table(n=n), noise)
+    assert torch.autograd.gradcheck(loss, random_weights(6))
+
+
+def test_loss_is_the_papers():
+    X, W = table(), random_weights(6).detach()
+    C = X - X.mean(axis=0)
+    R = torch.as_tensor(C - C @ W.numpy())
+    rest = (
+        -torch.linalg.slogdet(torch.eye(6) - W)[1]
+        + 0.3 * W.abs().sum()
+        + 4 * (torch.trace(torch.matrix_exp(W * W)) - 6)
+    )
+    learner = GOLEM(lambda1=0.3, lambda2=4.0)
+    ev = 3 * torch.log(R.square().sum()) + rest
+    nv = 0.5 * torch.log(R.square().sum(dim=0)).sum() + rest
+    assert float(loss_of(learner, X, "EV")(W)) == pytest.approx(float(ev))
+    assert float(loss_of(learner, X, "NV")(W)) == pytest.approx(float(nv))
+
+
+@pytest.mark.parametrize("noise", ["EV", "NV"])
+def test_iterates_are_those_of_gcastle(noise):
+    castle = pytest.importorskip("castle.algorithms")
+    truth = simulate.random_dag(20, 1, rng=4)
+    X = simulate.sample(truth, 500, rng=5)
+    start = None if noise == "EV" else 0.9 * truth.weights.toarray()
+    theirs = castle.GOLEM(
+        B_init=start, equal_variances=noise == "EV", lambda_1={"EV": 0.02, "NV": 0.002}[noise],
+        lambda_2=5.0, learning_rate=0.01, num_iter=301,  # it returns what its last step began from
+    )  # fmt: skip
+    theirs.learn(X - X.mean(axis=0))
+    ours = GOLEM(
+        noise, learning_rate=0.01, max_iter=300, patience=1000, warm_start_dag=start,
+        dtype="float64",
+    ).fit(X)  # fmt: skip
+    difference = ours.raw_weights_.toarray() - np.asarray(theirs.weight_causal_matrix)
+    assert np.abs(difference).max() < 0.01  # float32 there, and Adam's steps are 0.01
+    assert np.abs(difference).mean() < 1e-4
+
+
+def test_finds_the_graph():
+    truth = simulate.random_dag(15, 1, rng=2)
+    X = simulate.sample(truth, 1000, rng=3)
+    for noise in ("EV", "NV"):
+        model = GOLEM(noise, learning_rate=0.01, max_iter=3000).fit(X)
+        assert metrics.average_precision(model.raw_weights_, truth) > 0.9
+        assert metrics.average_precision(model.dag_, truth) > 0.9
+
+
+def test_defaults_and_phases_follow_the_noise():
+    X = table()
+    assert GOLEM("EV")._penalty() == 0.02
+    assert GOLEM("NV")._penalty() == 0.002
+    assert GOLEM("NV", lambda1=0.5)._penalty() == 0.5
+    assert set(GOLEM(max_iter=10).fit(X).history_.phase) == {"start", "ev"}
+    phases = GOLEM("NV", max_iter=10).fit(X).history_.phase
+    assert (phases == "ev").sum() == (phases == "nv").sum() == 5
+    begun = GOLEM("NV", max_iter=10, warm_start_dag=np.zeros((6, 6))).fit(X).history_.phase
+    assert (begun == "nv").sum() == 10
+
+
+@pytest.mark.parametrize("noise", ["EV", "NV"])
+def test_perfect_fits_and_constant_columns_do_not_diverge(noise):
+    X = table(n=5, d=12)
+    X[:, 3] = X[:, 4]
+    X[:, 7] = 1.0
+    with pytest.warns(DataWarning):
+        model = GOLEM(noise, learning_rate=0.05, max_iter=300).fit(X)
+    assert model.status_ != "diverged"
+    with pytest.warns(DataWarning):
+        assert GOLEM(noise, max_iter=3).fit(np.ones((4, 3))).status_ != "diverged"
