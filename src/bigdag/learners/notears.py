@@ -76,7 +76,7 @@ class PenalisedLearner(TorchLearner):
         from_data = run.data.X is not None and run.data.n_samples < d
         dtype = self._dtype(run, torch, from_data)
         check_dense(d, _MATRICES, dtype.itemsize, self.memory_limit)
-        start = np.zeros((d, d)) if run.start is None else run.start.toarray()
+        start = np.zeros((d, d)) if run.start is None else run.start.toarray(order="C")
         W = torch.as_tensor(start, dtype=dtype, device=device)
         return Residuals(run, torch, device, dtype), W
 

@@ -300,7 +300,7 @@ class _Dense:
         dtype = learner._dtype(run, torch, _uses_data(run))
         self._torch, self._lambda1 = torch, run.lambda1
         self._residuals = Residuals(run, torch, device, dtype)
-        self.tensor = torch.as_tensor(W.toarray(), dtype=dtype, device=device)
+        self.tensor = torch.as_tensor(W.toarray(order="C"), dtype=dtype, device=device)
         # Both forms of algorithm 2 give the same order; the heap is faster on a CPU, also on a
         # full matrix, but needs a list of all arcs.
         room = _HEAP_SHARE * memory_budget(learner.memory_limit)
@@ -334,9 +334,11 @@ class _Support:
         device = pick_device(torch, learner.device)
         dtype = learner._dtype(run, torch, from_data=True)
         support.sort_indices()
-        self._rows, self._indptr = (a.astype(np.int64) for a in (support.indices, support.indptr))
-        self._columns = np.repeat(np.arange(run.gram.d), np.diff(support.indptr))
-        values = np.asarray(W[self._rows, self._columns]).ravel()
+        self._indptr, self._rows = (a.astype(np.int64) for a in (support.indptr, support.indices))
+        self._columns = np.repeat(np.arange(run.gram.d), np.diff(self._indptr))
+        values, W, d = np.zeros(len(self._rows)), W.tocoo(), run.gram.d
+        place = np.searchsorted(self._columns * d + self._rows, W.col.astype(np.int64) * d + W.row)
+        values[place] = W.data
         self.tensor = torch.as_tensor(values, dtype=dtype, device=device)
         X = _stand_in(run) if run.data.X is None else run.data.X
         X_T = torch.as_tensor(np.array(X.T, order="C"), dtype=dtype, device=device)  # (d, n)

@@ -141,11 +141,13 @@ class Residuals:
         X = run.data.X
         self.from_data = X is not None and self.n_samples < run.gram.d
         if self.from_data:
-            self.source = torch.as_tensor(np.array(X), dtype=dtype, device=device)  # (n, d)
+            self.source = torch.as_tensor(
+                np.array(X, order="C"), dtype=dtype, device=device
+            )  # (n, d)
             self._apply = _from_data(torch).apply
         else:
             S = run.gram.rows(slice(None)) * run.gram.sd[:, None] * run.gram.sd
-            self.source = torch.as_tensor(S, dtype=dtype, device=device)  # (d, d)
+            self.source = torch.as_tensor(S, dtype=dtype, device=device).contiguous()  # (d, d)
             self._apply = _from_moments(torch).apply
 
     def __call__(self, W: Any) -> Any:

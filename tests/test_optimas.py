@@ -1,0 +1,246 @@
+"""OptiMAS against a literal dense transcription of algorithms 1 and 2 with Adam."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from bigdag import OptiMAS, lasso, metrics, simulate
+from bigdag.data import Dataset, as_dataset
+from bigdag.errors import MemoryLimitError, MissingExtraError, ParameterError
+from bigdag.gram import Gram
+from bigdag.learners import optimas
+from learner_contract import LearnerContract, equation_1, table
+
+
+class TestOptiMAS(LearnerContract):
+    make = staticmethod(lambda: OptiMAS(max_iter=20))
+
+
+class TestOptiMASFromZeros(LearnerContract):
+    make = staticmethod(lambda: OptiMAS(max_iter=20, start="zeros", refit=False))
+
+
+class TestOptiMASOnASupport(LearnerContract):
+    make = staticmethod(lambda: OptiMAS(max_iter=20, engine="sparse"))
+
+
+# ------------------------------------------------------------------ the literal algorithm
+
+
+def greedy_mas(W):
+    """Algorithm 2 as printed."""
+    d = len(W)
+    squares = W * W
+    scores = squares.sum(axis=0)
+    order = np.zeros(d, dtype=int)
+    ub = (d + 1) * scores.max()
+    for i in range(d):
+        node = scores.argmin()
+        order[-(i + 1)] = node
+        scores[node] = ub
+        scores = scores - squares[node, :]
+    inverse = np.argsort(order)
+    return np.tril(W[np.ix_(order, order)], -1)[np.ix_(inverse, inverse)]
+
+
+def literal_optimas(X, W, lambda1, lambda2, rate, n_fit, n_mas):
+    """Algorithm 1 with Adam, the fit without acyclicity first; return the W̃_k and the W_k."""
+    X = X - X.mean(axis=0)
+    m, v = np.zeros_like(W), np.zeros_like(W)
+    cyclic, acyclic = [], []
+    centre = None
+    for k in range(1, n_fit + n_mas + 1):
+        if k == n_fit + 1:
+            centre = greedy_mas(W)
+        gradient = X.T @ (X @ W - X) / len(X) + lambda1 * np.sign(W)
+        if centre is not None:
+            gradient += lambda2 * (W - centre)
+        np.fill_diagonal(gradient, 0)
+        m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
+        W = W - rate * (m / (1 - 0.9**k)) / (np.sqrt(v / (1 - 0.999**k)) + 1e-8)
+        cyclic.append(W)
+        if centre is not None:
+            centre = greedy_mas(W)
+            acyclic.append(centre)
+    return cyclic, acyclic
+
+
+@pytest.mark.parametrize("engine", ["dense", "sparse"])
+@pytest.mark.parametrize("n", [8, 100])  # from X, from S
+@pytest.mark.parametrize("fit", [0, 30])  # from a given W, from zeros
+def test_iterates_are_those_of_the_paper(engine, n, fit):
+    d, steps = 12, 60
+    X = table(n=n, d=d)
+    W = np.zeros((d, d))
+    if not fit:
+        W = 0.2 * np.random.default_rng(0).normal(size=(d, d))
+        np.fill_diagonal(W, 0)
+    elif engine == "sparse":
+        pytest.skip("from zeros the support is that of the lasso, and not all arcs")
+    seen, best = [], []
+    model = OptiMAS(
+        lambda1=0.1, lambda2=20.0, learning_rate=0.01, engine=engine, dtype="float64", refit=False,
+        start="zeros", warm_start_dag=None if fit else W, acyclic_from=0.5, max_iter=steps,
+        patience=1000, callback=lambda s: seen.append(s.weights()) or best.append(s.objective),
+    ).fit(X)  # fmt: skip
+    cyclic, acyclic = literal_optimas(X, W, 0.1, 20.0, 0.01, fit, steps - fit)
+    assert len(seen) == len(cyclic)
+    for ours, theirs in zip(seen, cyclic):
+        assert np.abs(ours.toarray() - theirs).max() < 1e-7
+    values = [equation_1(X, W_k, 0.1) for W_k in acyclic]
+    assert np.allclose(best[fit:], values)
+    winner = acyclic[int(np.argmin(values))]
+    assert model.objective_ == pytest.approx(min(values))
+    assert np.abs(model.weights_.toarray() - winner).max() < 1e-7
+
+
+# ------------------------------------------------------------------ start, refit, support
+
+
+def test_fit_from_the_lasso_needs_no_steps():
+    X = table(d=10)
+    model = OptiMAS(max_iter=5).fit(X)
+    fit = model.history_[model.history_.phase == "fit"]
+    optimum = lasso.solve(Gram(as_dataset(X)), 0.1, tol=1e-9).objective.sum()
+    assert len(fit) == 1
+    assert fit.objective.item() == pytest.approx(optimum, rel=1e-3)
+
+
+def test_fit_from_zeros_ends_when_it_has_converged():
+    model = OptiMAS(start="zeros", learning_rate=0.02, max_iter=20_000, tol=1e-3, patience=20)
+    phases = model.fit(table()).history_.phase
+    assert 20 < (phases == "fit").sum() < 2000
+    assert model.status_ == "converged"
+
+
+def test_refit_only_lowers_the_objective():
+    X = table(d=20)
+    paper = OptiMAS(max_iter=50, refit=False).fit(X)
+    refitted = OptiMAS(max_iter=50).fit(X)
+    assert np.array_equal(paper.order_, refitted.order_)
+    assert refitted.refit_gain_ == pytest.approx(paper.objective_ - refitted.objective_, rel=1e-3)
+    assert refitted.refit_gain_ > 0
+    optimum = lasso.solve(Gram(as_dataset(X)), 0.1, order=paper.order_, tol=1e-9).objective.sum()
+    assert refitted.objective_ == pytest.approx(optimum, rel=1e-3)
+
+
+def test_learns_the_graph():
+    truth = simulate.random_dag(40, 1, rng=0)
+    X = simulate.sample(truth, 1000, rng=1)
+    for engine in ("dense", "sparse"):
+        model = OptiMAS(engine=engine).fit(X)
+        assert metrics.average_precision(model.dag_, truth) > 0.85
+
+
+def test_support_is_that_of_the_lasso():
+    X = table(d=15)
+    support = lasso.solve(Gram(as_dataset(X)), 0.1).weights
+    model = OptiMAS(engine="sparse", max_iter=30, refit=False).fit(X)
+    assert model.weights_.nnz > 0
+    outside = abs(model.weights_) - abs(model.weights_).multiply(support != 0)
+    assert abs(outside).sum() == 0
+
+
+def test_little_memory_means_a_support(monkeypatch):
+    def refuse(*args):
+        raise AssertionError("a dense matrix was made")
+
+    X = table(n=20, d=1000)
+    monkeypatch.setattr(optimas, "_Dense", refuse)
+    with pytest.raises(AssertionError):
+        OptiMAS(lambda1=1.0, max_iter=2, memory_limit="500MB").fit(X)
+    OptiMAS(lambda1=1.0, max_iter=3, memory_limit="50MB").fit(X)
+    with pytest.raises(MemoryLimitError, match=r"38\.1 MB"):
+        OptiMAS(lambda1=1.0, max_iter=2, engine="dense", memory_limit="35MB").fit(X)
+
+
+def test_covariance_and_data_agree():
+    X = table()
+    S = np.cov(X.T, bias=True)
+    for engine in ("dense", "sparse"):
+        settings = {"engine": engine, "max_iter": 40, "dtype": "float64", "refit": False}
+        one = OptiMAS(**settings).fit(X)
+        other = OptiMAS(**settings).fit(Dataset.from_covariance(S, len(X)))
+        assert np.abs((one.weights_ - other.weights_).toarray()).max() < 1e-6
+
+
+def test_scales_far_apart_are_computed_in_float64():
+    near = table()
+    far = near * np.logspace(0, 4, 6)
+    seen = []
+    for X in (near, far):
+        model = OptiMAS(
+            max_iter=3, optimizer=lambda p: seen.append(p[0].dtype) or torch.optim.SGD(p, 1e-9)
+        )
+        model.fit(X)
+    assert seen == [torch.float32, torch.float64]
+
+
+# ------------------------------------------------------------------ optimisers and devices
+
+
+@pytest.mark.parametrize("engine", ["dense", "sparse"])
+@pytest.mark.parametrize(
+    "optimizer", ["AdamW", "RMSprop", "Adagrad", lambda p: torch.optim.LBFGS(p, lr=0.1)]
+)
+def test_any_optimiser(optimizer, engine):
+    X = table()
+    model = OptiMAS(optimizer=optimizer, engine=engine, start="zeros", max_iter=60, refit=False)
+    model.fit(X)
+    assert model.objective_ < equation_1(X, np.zeros((6, 6)), 0.1)
+    assert model.status_ in {"max_iter", "converged"}
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "Optimizer", "SparseAdam", "lr_scheduler", 3])
+def test_unknown_optimisers_are_refused(optimizer):
+    with pytest.raises(ParameterError, match=r"optimizer must be .*torch\.optim.* Got"):
+        OptiMAS(optimizer=optimizer).fit(table())
+
+
+def test_callables_that_make_no_optimiser_are_refused():
+    with pytest.raises(ParameterError, match="NoneType"):
+        OptiMAS(optimizer=lambda p: None).fit(table())
+    with pytest.raises(ParameterError, match="optimizer"):
+        OptiMAS(optimizer=lambda: None).fit(table())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_an_error():
+    with pytest.raises(ParameterError, match="device must be one that is there: cpu"):
+        OptiMAS(device="cuda").fit(table())
+
+
+def test_without_torch_there_is_one_clear_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'bigdag\[torch\]'"):
+        OptiMAS().fit(table())
+
+
+def test_diverging_keeps_the_best_graph():
+    model = OptiMAS(optimizer="SGD", learning_rate=1e30, max_iter=30).fit(table())
+    assert model.status_ == "diverged"
+    assert np.isfinite(model.objective_)
+
+
+def test_threads_of_torch_are_given_back():
+    before = torch.get_num_threads()
+    OptiMAS(max_iter=2, n_jobs=1).fit(table(d=4))
+    assert torch.get_num_threads() == before
+
+
+def test_state_shows_the_best_graph():
+    X, values = table(), []
+
+    def look(state):
+        if state.phase == "mas":
+            values.append((equation_1(X, state.best(), 0.1), state.best_objective))
+            assert sp.issparse(state.weights())
+
+    OptiMAS(max_iter=10, callback=look).fit(X)
+    assert len(values) == 9
+    assert np.allclose(*zip(*values), rtol=1e-5)
