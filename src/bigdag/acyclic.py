@@ -222,24 +222,25 @@ def greedy_order_dense(W: Any) -> Any:
     largest = float(W.detach().abs().fill_diagonal_(0).max())
     _check_largest(largest)
 
-    def scaled(first: int, last: int) -> Any:  # rows of W over the largest, without diagonal
-        rows = W[first:last].detach().to(torch.float64) / (largest or 1.0)
-        rows.diagonal(first).zero_()
-        return rows
+    def rows(first: int, last: int) -> tuple[Any, Any]:
+        """Return rows of W over the largest weight, and where they hold an arc."""
+        arcs = W[first:last].detach() != 0
+        arcs.diagonal(first).zero_()
+        return (W[first:last].detach().to(torch.float64) / (largest or 1.0)) * arcs, arcs
 
     strip = max(1, 2**22 // d)
     strips = [(a, min(a + strip, d)) for a in range(0, d, strip)]
-    heaviest = float(sum(scaled(a, b).square_().sum(dim=0) for a, b in strips).max())
-    root = _key_root(heaviest)
+    root = _key_root(float(sum(rows(a, b)[0].square_().sum(dim=0) for a, b in strips).max()))
 
-    def keys(rows: Any) -> Any:
-        return torch.maximum((rows * root).square_().ceil_(), rows != 0).to(torch.int64)
+    def keys(first: int, last: int) -> Any:
+        scaled, arcs = rows(first, last)
+        return torch.maximum((scaled * root).square_().ceil_(), arcs).to(torch.int64)
 
-    scores = sum(keys(scaled(a, b)).sum(dim=0) for a, b in strips)
+    scores = sum(keys(a, b).sum(dim=0) for a, b in strips)
     for i in range(d):
         node = torch.argmin(scores)
         order[i] = node
-        scores -= keys(scaled(int(node), int(node) + 1))[0]
+        scores -= keys(int(node), int(node) + 1)[0]
         scores[node] = _TAKEN
     return order
 

@@ -453,6 +453,7 @@ class Learner(BaseEstimator):
             )
         weights.setdiag(0)
         weights.eliminate_zeros()
+        weights.sort_indices()  # so that the same start gives the same bits
         dead = np.flatnonzero(data.constant)
         if len(dead):
             keep = sp.diags_array((~data.constant).astype(float))

@@ -69,7 +69,7 @@ class ProxiMAS(Learner):
         acyclicity is enforced even if the fit has not converged.
     device : str, optional
         The torch device of the dense engine; the CPU by default.
-    max_iter : int, default=1000
+    max_iter : int, default=500
         Steps at the most.
     time_limit : float, optional
         Seconds at the most; the fit ends with the best graph so far.
@@ -146,7 +146,7 @@ class ProxiMAS(Learner):
         tol: float = 1e-4,
         acyclic_from: float = 50 / 60,
         device: str | None = None,
-        max_iter: int | None = 1000,
+        max_iter: int | None = 500,
         time_limit: float | None = None,
         random_state: Any = None,
         callback: Callable[[State], Any] | None = None,
@@ -478,12 +478,15 @@ class _Columns:
         at = self.y if self.literal else self.b
         sizes = np.diff(self.indptr)
         added: list[NDArray[np.int64]] = []
+        keep = (self.b != 0) | (self.y != 0)  # and those that want in; the others leave their set
         for block in gram.blocks(np.arange(gram.d)):
             piece = slice(self.indptr[block[0]], self.indptr[block[-1] + 1])
             indptr = self.indptr[block[0] : block[-1] + 2] - self.indptr[block[0]]
             left = np.abs(gram.residual_rows(block, indptr, self.indices[piece], at[piece]))
             left -= self.root * self.root[block][:, None]
-            left[self.columns[piece] - block[0], self.indices[piece]] = 0.0
+            members = self.columns[piece] - block[0], self.indices[piece]
+            keep[piece] |= left[members] > 0
+            left[members] = 0.0
             left[np.arange(len(block)), block] = 0.0
             left[:, gram.sd == 0] = 0.0
             for a, j in enumerate(block):
@@ -494,18 +497,18 @@ class _Columns:
                 added.append(new.astype(np.int64))
         counts = np.array([len(new) for new in added], dtype=np.int64)
         self.checked = not counts.any()
-        if counts.sum() <= 0.01 * len(self.b):
+        if counts.sum() <= 0.02 * len(self.b):
             self.wait *= 2
         self.check_at = self.age + self.wait
         if self.checked:
             return
-        columns = np.concatenate([self.columns, np.repeat(np.arange(gram.d), counts)])
-        rows = np.concatenate([self.indices, *added])
-        new = np.zeros(int(counts.sum()))
+        columns = np.concatenate([self.columns[keep], np.repeat(np.arange(gram.d), counts)])
+        rows = np.concatenate([self.indices[keep], *added])
+        fresh = np.zeros(int(counts.sum()))
         by = np.lexsort((rows, columns))
-        y = np.concatenate([self.y, new])[by]
+        y = np.concatenate([self.y[keep], fresh])[by]
         indptr = np.concatenate([[0], np.cumsum(np.bincount(columns, minlength=gram.d))])
-        self._lay(indptr, rows[by], np.concatenate([self.b, new])[by])
+        self._lay(indptr, rows[by], np.concatenate([self.b[keep], fresh])[by])
         self.y = y
 
 

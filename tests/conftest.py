@@ -1,0 +1,7 @@
+from hypothesis import HealthCheck, settings
+
+# The first example compiles; one contract class runs one test for several classes.
+settings.register_profile(
+    "bigdag", deadline=None, suppress_health_check=[HealthCheck.differing_executors]
+)
+settings.load_profile("bigdag")

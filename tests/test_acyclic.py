@@ -1,0 +1,175 @@
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+
+from bigdag.acyclic import (
+    greedy_order,
+    greedy_order_dense,
+    improve_order,
+    is_acyclic,
+    kept_weight,
+    project,
+    rank_of,
+    topological_order,
+)
+from bigdag.errors import ParameterError
+
+from .literal import greedy_mas
+from .strategies import weight_matrices
+
+torch = pytest.importorskip("torch")
+
+
+def random_weights(rng, d, density=0.5):
+    W = rng.normal(size=(d, d)) * (rng.random((d, d)) < density)
+    np.fill_diagonal(W, 0)
+    return W
+
+
+def dyadic_weights(rng, d, density=0.5):
+    """Weights whose squares add up without rounding, so that the literal sums are exact too."""
+    W = rng.integers(-16, 17, size=(d, d)) / 16 * (rng.random((d, d)) < density)
+    np.fill_diagonal(W, 0)
+    return W
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_same_order_as_the_literal_algorithm(seed):
+    rng = np.random.default_rng(seed)
+    W = dyadic_weights(rng, d=int(rng.integers(2, 30)), density=rng.uniform(0.1, 1))
+    W[0, 1] = 1.0  # with W = 0 the printed algorithm returns node 0 every time
+    projected, order = greedy_mas(W)
+    assert greedy_order(W).tolist() == order[::-1].tolist()
+    assert np.array_equal(project(W, greedy_order(W)).toarray(), projected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("seed", range(10))
+def test_dense_and_heap_give_the_same_order(seed, dtype):
+    rng = np.random.default_rng(seed)
+    d = int(rng.integers(1, 80))
+    W = torch.tensor(random_weights(rng, d, 0.3) * 10.0 ** rng.uniform(-8, 8, size=(d, d)))
+    W = W.to(dtype)
+    assert greedy_order_dense(W).tolist() == greedy_order(W.numpy()).tolist()
+
+
+@given(weight_matrices())
+def test_any_weights_give_a_permutation_and_an_acyclic_subgraph(W):
+    order = greedy_order(W)
+    assert sorted(order) == list(range(len(W)))
+    kept = project(W, order).toarray()
+    assert is_acyclic(kept)
+    assert np.array_equal(kept[kept != 0], W[kept != 0])
+    assert np.all(np.diag(kept) == 0)
+    assert greedy_order_dense(torch.tensor(W)).tolist() == order.tolist()
+
+
+@given(weight_matrices())
+def test_projecting_twice_changes_nothing(W):
+    once = project(W, greedy_order(W))
+    twice = project(once, greedy_order(once))
+    assert (once != twice).nnz == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_relabelling_random_weights_relabels_the_kept_arcs(seed):
+    rng = np.random.default_rng(seed)
+    # With weights drawn at random no scores but those of zero are tied, and a variable that has
+    # no arc left may go at any time: the kept arcs do not depend on it.
+    W = random_weights(rng, 8, density=rng.uniform(0.2, 1))
+    label = rng.permutation(8)
+    relabelled = np.zeros_like(W)
+    relabelled[np.ix_(label, label)] = W
+    kept = np.zeros_like(W)
+    kept[np.ix_(label, label)] = project(W, greedy_order(W)).toarray()
+    assert np.array_equal(kept, project(relabelled, greedy_order(relabelled)).toarray())
+
+
+@given(weight_matrices())
+def test_improvement_never_keeps_less(W):
+    scale = np.abs(W).max() or 1.0
+    order = greedy_order(W)
+    better = improve_order(W, order)
+    assert sorted(better) == list(range(len(W)))
+    before, after = (kept_weight(W / scale, o) for o in (order, better))
+    assert after >= before * (1 - 1e-12)
+
+
+@settings(max_examples=30)
+@given(weight_matrices(max_d=5))
+def test_improvement_is_bounded_by_the_best_order(W):
+    scale = np.abs(W).max() or 1.0
+    best = max(kept_weight(W / scale, np.array(o)) for o in itertools.permutations(range(len(W))))
+    assert kept_weight(W / scale, improve_order(W, greedy_order(W))) <= best * (1 + 1e-12)
+
+
+def test_improvement_ends_where_no_single_move_gains():
+    rng = np.random.default_rng(0)
+    W = random_weights(rng, 12)
+    order = improve_order(W, greedy_order(W))
+    kept = kept_weight(W, order)
+    for v in range(12):
+        rest = [u for u in order if u != v]
+        for place in range(12):
+            moved = np.array([*rest[:place], v, *rest[place:]])
+            assert kept_weight(W, moved) <= kept * (1 + 1e-9)
+
+
+def test_improvement_keeps_all_arcs_between_components():
+    W = np.zeros((4, 4))
+    W[0, 1], W[1, 0], W[2, 3], W[3, 2], W[2, 0] = 1, 2, 3, 1, 0.01
+    order = improve_order(W, np.array([0, 1, 2, 3]))
+    assert project(W, order).toarray()[2, 0] == 0.01
+    assert kept_weight(W, order) == pytest.approx(4 + 9 + 0.0001)
+
+
+@pytest.mark.parametrize("value", [1e-200, 1e200, 0.0])
+def test_squares_that_vanish_or_overflow(value):
+    W = np.full((5, 5), value) * (1 - np.eye(5))
+    W[0, 1] = 2 * value
+    assert sorted(greedy_order(W)) == [0, 1, 2, 3, 4]
+    assert is_acyclic(project(W, greedy_order(W)))
+
+
+def test_light_arcs_beside_heavy_ones_still_count():
+    W = np.zeros((3, 3))
+    W[0, 1], W[2, 0] = 1e12, 1e-12
+    assert project(W, greedy_order(W)).nnz == 2
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_no_numbers(value):
+    W = np.array([[0, value], [0, 0]])
+    with pytest.raises(ParameterError, match="finite"):
+        greedy_order(W)
+    with pytest.raises(ParameterError, match="finite"):
+        greedy_order_dense(torch.tensor(W))
+
+
+def test_not_square():
+    with pytest.raises(ParameterError, match="square"):
+        greedy_order(np.ones((2, 3)))
+
+
+def test_topological_order_against_networkx():
+    networkx = pytest.importorskip("networkx")
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        W = random_weights(rng, 7, 0.2)
+        order = topological_order(W)
+        graph = networkx.from_numpy_array(W, create_using=networkx.DiGraph)
+        assert networkx.is_directed_acyclic_graph(graph) == (order is not None)
+        if order is not None:
+            rank = rank_of(order)
+            i, j = np.nonzero(W)
+            assert (rank[i] < rank[j]).all()
+
+
+def test_explicit_zeros_are_no_arcs():
+    W = sp.csc_array((np.array([1.0, 0.0]), np.array([0, 1]), np.array([0, 1, 2])), shape=(2, 2))
+    W = sp.csc_array(([1.0, 0.0], ([0, 1], [1, 0])), shape=(2, 2))
+    assert is_acyclic(W)
+    assert project(W, np.array([1, 0])).nnz == 0

@@ -1,0 +1,191 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from bigdag import ProxiMAS, lasso, metrics, simulate
+from bigdag.acyclic import is_acyclic
+from bigdag.data import as_dataset
+from bigdag.errors import MemoryLimitError, ParameterError
+from bigdag.gram import Gram
+
+from .learner_contract import LearnerContract
+from .literal import equation_1, proximas
+
+
+class TestProxiMAS(LearnerContract):
+    make = staticmethod(lambda: ProxiMAS(max_iter=40))
+
+
+class TestProxiMASWithoutRefit(LearnerContract):
+    make = staticmethod(lambda: ProxiMAS(max_iter=40, refit=False, improve=True, start="lasso"))
+
+
+class TestProxiMASDense(LearnerContract):
+    make = staticmethod(lambda: ProxiMAS(max_iter=40, engine="dense"))
+
+
+def world(d, k, n=1000, seed=0):
+    rng = np.random.default_rng(seed)
+    truth = simulate.random_dag(d, k, rng=rng)
+    return truth, simulate.sample(truth, n, rng=rng)
+
+
+def second_moments(X):
+    X = X - X.mean(axis=0)
+    return X.T @ X / len(X)
+
+
+def iterates(X, **parameters):
+    """Fit and return the cyclic weights of the steps, and the model."""
+    seen = []
+
+    def note(state):
+        if state.phase == "mas":
+            seen.append(state.weights().toarray())
+
+    return seen, ProxiMAS(callback=note, **parameters).fit(X)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sparse_steps_are_the_literal_ones(seed):
+    _, X = world(9, 2, n=60, seed=seed)
+    fit = lasso.solve(Gram(as_dataset(X)), 0.1, tol=1e-12).weights.toarray()
+    cyclic, acyclic = proximas(second_moments(X), fit, 0.1, 20.0, K=60)
+    seen, model = iterates(X, steps="global", start="lasso", refit=False, tol=1e-12, max_iter=51)
+    assert len(seen) == 50
+    for k, W in enumerate(seen, 1):
+        assert pytest.approx(cyclic[k], abs=1e-8) == W
+    values = [equation_1(second_moments(X), W, 0.1) for W in acyclic[:50]]
+    assert model.objective_ == pytest.approx(min(values), rel=1e-9)
+    best = acyclic[int(np.argmin(values))]
+    assert model.weights_.toarray() == pytest.approx(best, abs=1e-8)
+
+
+def test_dense_steps_are_the_literal_ones():
+    _, X = world(9, 2, n=60)
+    S = second_moments(X)
+    W = np.random.default_rng(0).normal(size=(9, 9)) * (1 - np.eye(9))
+    cyclic, acyclic = proximas(S, W, 0.1, 20.0, K=60)
+    seen, model = iterates(
+        X, engine="dense", warm_start_dag=W, start="zeros", refit=False, max_iter=50
+    )
+    for k, seen_W in enumerate(seen):
+        assert seen_W == pytest.approx(cyclic[k], abs=1e-9)
+    values = [equation_1(S, W, 0.1) for W in acyclic[:50]]
+    empty = 0.5 * np.trace(S)
+    assert model.objective_ == pytest.approx(min([*values, empty]), rel=1e-9)
+
+
+def test_the_two_engines_agree():
+    _, X = world(12, 1, n=200)
+    common = {"start": "lasso", "tol": 1e-10, "max_iter": 4000, "acyclic_from": 0.99}
+    dense = ProxiMAS(engine="dense", **common).fit(X)
+    sparse = ProxiMAS(steps="global", **common).fit(X)
+    assert sparse.objective_ == pytest.approx(dense.objective_, rel=1e-6)
+    assert sparse.weights_.toarray() == pytest.approx(dense.weights_.toarray(), abs=1e-3)
+
+
+@pytest.mark.parametrize("hold", [True, False])
+def test_held_and_computed_correlations_give_the_same(hold, monkeypatch):
+    _, X = world(40, 1, n=300)
+    expected = ProxiMAS().fit(X)
+    monkeypatch.setattr(Gram.__init__, "__kwdefaults__", {
+        "memory_limit": None, "n_jobs": None, "hold": hold})  # fmt: skip
+    model = ProxiMAS().fit(X)
+    assert model.objective_ == pytest.approx(expected.objective_, rel=1e-6)
+
+
+def test_refit_lowers_equation_1_and_says_by_how_much():
+    _, X = world(40, 2, n=300)
+    literal = ProxiMAS(refit=False, start="lasso").fit(X)
+    refitted = ProxiMAS(start="lasso").fit(X)
+    assert refitted.objective_ < literal.objective_
+    assert refitted.refit_gain_ > 0
+    assert literal.refit_gain_ == 0
+
+
+def test_columns_take_in_arcs_that_the_fit_has_not():
+    """Without its mirror image an arc may be needed that the fit without acyclicity leaves out."""
+    _, X = world(60, 1, n=500)
+    fit = lasso.solve(Gram(as_dataset(X)), 0.1).weights
+    seen, _ = iterates(X, refit=False, start="lasso", max_iter=60)
+    outside = (seen[-1] != 0) & (fit.toarray() == 0)
+    assert outside.any()
+    X = X - X.mean(axis=0)
+    # At the end no arc outside of the working sets wants in by more than a little.
+    left = np.abs(X.T @ (X - X @ seen[-1])) / len(X)
+    np.fill_diagonal(left, 0)
+    assert (left[seen[-1] == 0]).max() < 0.2
+
+
+def test_warm_start_is_never_made_worse():
+    truth, X = world(30, 2)
+    model = ProxiMAS(warm_start_dag=truth).fit(X)
+    gram = Gram(as_dataset(X))
+    from bigdag import objective
+
+    assert model.objective_ <= objective.value(gram, truth.weights, 0.1)
+
+
+def test_phases_and_history():
+    _, X = world(20, 1)
+    model = ProxiMAS().fit(X)
+    assert set(model.history_.phase) == {"start", "fit", "mas", "refit"}
+    acyclic = model.history_[model.history_.phase != "fit"]
+    assert model.objective_ == pytest.approx(acyclic.objective.min(), rel=1e-9)
+
+
+def test_deadline_in_the_fit_still_gives_a_graph():
+    _, X = world(200, 2)
+    model = ProxiMAS(time_limit=1e-3).fit(X)
+    assert model.status_ == "time_limit"
+    assert is_acyclic(model.weights_)
+
+
+def test_a_device_that_is_not_there():
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    _, X = world(5, 1, n=20)
+    with pytest.raises(ParameterError, match="device must be one that is there: cpu"):
+        ProxiMAS(engine="dense", device="cuda").fit(X)
+
+
+def test_dense_matrices_that_do_not_fit():
+    _, X = world(400, 1, n=20)
+    with pytest.raises(MemoryLimitError, match="at most"):
+        ProxiMAS(engine="dense", memory_limit="3MB").fit(X)
+
+
+def accuracies(k, seeds):
+    """Return average precision of ProxiMAS and of variance order + one lasso, mean over seeds."""
+    pairs = []
+    for seed in range(seeds):
+        truth, X = world(300, k, seed=seed)
+        order = np.argsort(X.var(axis=0))
+        baseline = lasso.solve(Gram(as_dataset(X)), 0.1, order=order).weights
+        model = ProxiMAS().fit(X)
+        pairs.append([metrics.average_precision(W, truth) for W in (model.weights_, baseline)])
+    return np.mean(pairs, axis=0)
+
+
+def test_er1_beats_sorting_by_variance():
+    ours, baseline = accuracies(1, seeds=5)
+    assert ours > baseline
+    assert ours > 0.93
+
+
+@pytest.mark.parametrize("k", [2, 4])
+def test_denser_graphs_are_not_far_below_sorting_by_variance(k):
+    ours, baseline = accuracies(k, seeds=5)
+    assert ours > baseline - 0.05
+
+
+def test_weights_are_in_the_units_of_the_data():
+    truth, X = world(10, 1, n=2000)
+    model = ProxiMAS(lambda1=0.01).fit(X)
+    W, T = model.weights_.toarray(), truth.weights.toarray()
+    both = (W != 0) & (T != 0)
+    assert both.sum() >= 5
+    assert W[both] == pytest.approx(T[both], abs=0.15)
+    assert sp.issparse(model.weights_)
