@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numba
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 
 from bigdag.acyclic import _sift
-from bigdag.sortability import _shrinkage
+from bigdag.data import Dataset
+from bigdag.sortability import r_squared
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +25,7 @@ __all__ = ["least_variance_order", "r2_order", "random_order", "variance_order"]
 _PANEL = 64  # variables taken between two updates of the whole matrix
 _STRIP = 2**22  # entries of the matrix updated at once: 32 MB
 _RANK = 1e-13  # share of a variance below which nothing but rounding is left of it
+_EXACT = 0.8  # of n: variables that the exact rule may take where n <= d
 _SUPPORT = 4.0  # over √n: correlations that count as such from the start
 _UPDATE = 4.5  # over √n: correlations left that are worth projecting out
 _NEIGHBOURS = 4096  # of one variable at the most, the strongest
@@ -97,6 +98,10 @@ def least_variance_order(gram: Gram) -> NDArray[np.int64]:
     those a variable just taken is projected out where the correlation left exceeds 4.5/√n. That
     needs a second copy of the data and the support, never a d × d array.
 
+    The exact rule is much better on dense graphs (500 variables, 4 arcs each, 1000 samples: no arc
+    the wrong way against 2 %), so up to d = 2n it still chooses the first 0.8 n variables, where
+    the correlations are held.
+
     Examples
     --------
     >>> from bigdag import metrics, simulate
@@ -107,9 +112,13 @@ def least_variance_order(gram: Gram) -> NDArray[np.int64]:
     >>> metrics.order_errors(order, truth)
     0.0
     """
-    if gram.C is not None and (gram.n_samples > gram.d or gram.Z is None):
-        return _exact_order(gram)
-    return _sparse_order(gram)
+    n, d = gram.n_samples, gram.d
+    if gram.C is not None and n > d:
+        return _exact_order(gram, d)
+    if gram.C is not None and 2 * n >= d:
+        count = int(_EXACT * n)
+        return _sparse_order(gram, _exact_order(gram, count)[:count])
+    return _sparse_order(gram, np.empty(0, dtype=np.int64))
 
 
 # ------------------------------------------------------------------ R²
@@ -117,28 +126,41 @@ def least_variance_order(gram: Gram) -> NDArray[np.int64]:
 
 def _explained(gram: Gram) -> NDArray[np.float64]:
     """Return R² of each variable on all others, from correlations or from samples, (d,)."""
-    raise NotImplementedError
+    if gram.Z is not None:
+        names = tuple(map(str, range(gram.d)))
+        rows = Dataset(gram.Z.T, names, False, np.zeros(gram.d), gram.n_samples)
+        return r_squared(rows)  # no rescaling changes it
+    assert gram.C is not None
+    d, n = gram.d, gram.n_samples
+    size = float(np.sum(np.square(gram.C)))
+    # Ledoit and Wolf's weight of the identity, with the noise that normal samples would have.
+    ridge = 1e-12 if n > d else max(min(1.0, (d**2 + size) / n / max(size - d, 1e-300)), 1e-6)
+    live = gram.sd > 0
+    C = (1 - ridge) * gram.C[np.ix_(live, live)] + ridge * np.eye(int(live.sum()))
+    r2 = np.zeros(d)
+    r2[live] = np.maximum(1 - 1 / np.diag(np.linalg.inv(C)), 0.0)
+    return r2
 
 
 # ------------------------------------------------------------------ least variance left
 
 
-def _exact_order(gram: Gram, most: int | None = None) -> NDArray[np.int64]:
-    """Pivoted Cholesky of the correlations, smallest pivot in the original units first.
+def _exact_order(gram: Gram, count: int) -> NDArray[np.int64]:
+    """Take ``count`` variables by a pivoted Cholesky factorisation, smallest pivot first.
 
-    The matrix is permuted as it goes: positions before k are taken. A panel of rows is kept apart,
+    The factor is that of the correlations, the pivots are compared in the original units. The
+    matrix is permuted as it goes: positions before k are taken. A panel of rows is kept apart,
     so that the rest is updated by one matrix product a panel.
     """
     assert gram.C is not None
     A = gram.C.copy()
     d = gram.d
-    most = d if most is None else most
     variance = gram.diag()
     order = np.arange(d)
     left = variance.copy()  # by position, in the original units
     share = (variance > 0).astype(np.float64)  # by position, of the variance
-    for first in range(0, most, _PANEL):
-        last = min(first + _PANEL, most)
+    for first in range(0, count, _PANEL):
+        last = min(first + _PANEL, count)
         panel = np.zeros((last - first, d))  # rows of the factor
         for k in range(first, last):
             least = k + np.flatnonzero(left[k:] == left[k:].min())
@@ -150,9 +172,8 @@ def _exact_order(gram: Gram, most: int | None = None) -> NDArray[np.int64]:
             panel[:, [k, j]] = panel[:, [j, k]]
             if share[k] <= _RANK:
                 continue  # nothing is left to regress the others on
-            row = (A[k, k + 1 :] - panel[: k - first, k] @ panel[: k - first, k + 1 :]) / np.sqrt(
-                share[k]
-            )
+            above = panel[: k - first]
+            row = (A[k, k + 1 :] - above[:, k] @ above[:, k + 1 :]) / np.sqrt(share[k])
             panel[k - first, k + 1 :] = row
             share[k + 1 :] = np.maximum(share[k + 1 :] - row**2, 0.0)
             left[k + 1 :] = share[k + 1 :] * variance[order[k + 1 :]]
@@ -164,8 +185,11 @@ def _exact_order(gram: Gram, most: int | None = None) -> NDArray[np.int64]:
     return order
 
 
-def _sparse_order(gram: Gram, force=np.empty(0,np.int64)) -> NDArray[np.int64]:
-    """Keep residuals for each variable; project out only what is correlated."""
+def _sparse_order(gram: Gram, head: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Keep residuals for each variable; project out only what is correlated.
+
+    The variables in ``head`` are taken first, in that order.
+    """
     if gram.Z is not None:
         residual = gram.Z.copy()
     else:  # any rows with these inner products will do
@@ -174,7 +198,7 @@ def _sparse_order(gram: Gram, force=np.empty(0,np.int64)) -> NDArray[np.int64]:
         residual = vectors * np.sqrt(np.maximum(values, 0.0))
     indptr, indices = _support(gram)
     root = np.sqrt(gram.n_samples)
-    return _take(residual, gram.diag(), indptr, indices, _UPDATE / root)
+    return _take(residual, gram.diag(), indptr, indices, _UPDATE / root, head)
 
 
 def _support(gram: Gram) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -184,25 +208,26 @@ def _support(gram: Gram) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     for block in gram.blocks(np.arange(gram.d)):
         size = np.abs(gram.rows(block))
         size[np.arange(len(block)), block] = 0.0
-        if size.shape[1] > _NEIGHBOURS:
-            kth = np.partition(size, -_NEIGHBOURS, axis=1)[:, -_NEIGHBOURS]
-            rows, columns = np.nonzero(size >= np.maximum(threshold, kth)[:, None])
-        else:
-            rows, columns = np.nonzero(size > threshold)
+        above = size > threshold
+        if above.sum(axis=1).max() > _NEIGHBOURS:
+            above &= size >= np.partition(size, -_NEIGHBOURS, axis=1)[:, [-_NEIGHBOURS]]
+        rows, columns = np.nonzero(above)
         sizes.append(np.bincount(rows, minlength=len(block)))
         found.append(columns.astype(np.int32))
     return np.cumsum(np.concatenate(sizes)), np.concatenate(found)
 
 
 @numba.njit(cache=True, nogil=True, fastmath=True)
-def _take(R, variance, indptr, indices, threshold):  # type: ignore[no-untyped-def]
-    """Return the order; R (d, n), rows of unit length, is changed in place."""
+def _take(R, variance, indptr, indices, threshold, head):  # type: ignore[no-untyped-def]
+    """Return the order, head first; R (d, n), rows of unit length, is changed in place."""
     d, n = R.shape
     share = np.empty(d)  # of its variance that is left
     key = np.empty(d)
     for v in range(d):
         share[v] = np.dot(R[v], R[v])
         key[v] = variance[v]
+    for i in range(len(head)):
+        key[head[i]] = i - d  # below any variance
     heap = np.arange(d)
     place = np.arange(d)
     for at in range(1, d):
@@ -218,7 +243,7 @@ def _take(R, variance, indptr, indices, threshold):  # type: ignore[no-untyped-d
             heap[0] = heap[size]
             place[heap[0]] = 0
             _sift(heap, place, key, 0, size)
-        if share[v] <= 1e-13:
+        if share[v] <= _RANK:
             continue
         taken = R[v]
         for e in range(indptr[v], indptr[v + 1]):
@@ -237,6 +262,7 @@ def _take(R, variance, indptr, indices, threshold):  # type: ignore[no-untyped-d
                 row[s] -= factor * taken[s]
                 total += row[s] * row[s]
             share[u] = total
-            key[u] = total * variance[u]
+            if key[u] >= 0.0:
+                key[u] = total * variance[u]
             _sift(heap, place, key, place[u], size)
     return order
