@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
@@ -43,6 +44,20 @@ def equation_1(X: np.ndarray, W: Any, lambda1: float) -> float:
     X = X - X.mean(axis=0)
     W = W.toarray() if sp.issparse(W) else np.asarray(W)
     return float(np.sum((X @ W - X) ** 2) / (2 * len(X)) + lambda1 * np.abs(W).sum())
+
+
+@contextmanager
+def gcastle() -> Iterator[Any]:
+    """Give ``castle.algorithms``, and take back what it changes in numpy and torch."""
+    torch = pytest.importorskip("torch")
+    printing, dtype = np.get_printoptions(), torch.get_default_dtype()
+    try:
+        algorithms = pytest.importorskip("castle.algorithms")
+        torch.set_default_dtype(torch.float64)
+        yield algorithms
+    finally:
+        np.set_printoptions(**printing)
+        torch.set_default_dtype(dtype)
 
 
 def bad_values(allowed: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from bigdag.data import as_dataset
 from bigdag.learners.base import Run
 from bigdag.learners.notears import acyclicity
 from bigdag.learners.torch_support import Residuals
-from learner_contract import LearnerContract, equation_1, table
+from learner_contract import LearnerContract, equation_1, gcastle, table
 
 
 class TestNOTEARS(LearnerContract):
@@ -91,11 +91,11 @@ def test_threshold_of_an_acyclic_and_of_an_empty_graph():
 
 
 def test_finds_what_gcastle_finds():
-    castle = pytest.importorskip("castle.algorithms")
     truth = simulate.random_dag(15, 1, rng=2)
     X = simulate.sample(truth, 1000, rng=3)
-    theirs = castle.Notears(lambda1=0.1)
-    theirs.learn(X - X.mean(axis=0))
+    with gcastle() as castle:
+        theirs = castle.Notears(lambda1=0.1)
+        theirs.learn(X - X.mean(axis=0))
     ours = NOTEARS(learning_rate=0.01, max_iter=3000).fit(X).dag_.threshold(0.3)
     other = np.asarray(theirs.causal_matrix)
 

@@ -227,6 +227,18 @@ def test_diverging_keeps_the_best_graph():
     assert np.isfinite(model.objective_)
 
 
+@pytest.mark.parametrize(("start", "at"), [("lasso", 1), ("zeros", 30)])
+def test_interrupted_before_acyclicity_gives_a_graph_all_the_same(start, at):
+    def interrupt(state):
+        assert state.phase == "fit"
+        if state.iteration == at:
+            raise KeyboardInterrupt
+
+    model = OptiMAS(start=start, learning_rate=0.01, callback=interrupt).fit(table())
+    assert model.status_ == "interrupted"
+    assert model.weights_.nnz > 0
+
+
 def test_threads_of_torch_are_given_back():
     before = torch.get_num_threads()
     OptiMAS(max_iter=2, n_jobs=1).fit(table(d=4))

@@ -14,7 +14,8 @@ zero but oscillate around it, and an iterate is as dense as its order allows. Th
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar
 
@@ -23,7 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bigdag import lasso, objective
-from bigdag.acyclic import greedy_order, greedy_order_dense, rank_of
+from bigdag.acyclic import greedy_order, greedy_order_dense, project, rank_of
 from bigdag.gram import memory_budget
 from bigdag.learners.base import Number, OneOf, Run, State
 from bigdag.learners.torch_support import (
@@ -202,7 +203,8 @@ class OptiMAS(TorchLearner):
             descent = self._descent(torch, weights.tensor, weights.equation_1)
             going = run.status == "converged"
             if going and self.start == "zeros" and run.start is None:
-                going = self._fit(run, descent, weights)
+                with _projected_if_interrupted(run, lambda: weights.sparse(weights.tensor)):
+                    going = self._fit(run, descent, weights)
             self._mas(run, descent, weights, going)
         if self.refit and run.status in {"converged", "max_iter"}:
             self._refit(run, support)
@@ -224,7 +226,8 @@ class OptiMAS(TorchLearner):
         )
         if counts:
             value = objective.value(run.gram, fit.weights, run.lambda1)
-            run.step("fit", value, fit.weights.nnz, lambda: fit.weights)
+            with _projected_if_interrupted(run, lambda: fit.weights):
+                run.step("fit", value, fit.weights.nnz, lambda: fit.weights)
         return fit.weights
 
     def _fit(self, run: Run, descent: Descent, weights: _Dense | _Support) -> bool:
@@ -283,6 +286,18 @@ class OptiMAS(TorchLearner):
         if run.step("refit", value, W.nnz, lambda: W) and status != "converged":
             run.status = status
         self.refit_gain_ = before - run.best_objective
+
+
+@contextmanager
+def _projected_if_interrupted(run: Run, weights: Callable[[], sp.csc_array]) -> Iterator[None]:
+    """Offer the acyclic part of the weights if the fit without acyclicity is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        W = weights()
+        order = greedy_order(W)
+        run.offer(project(W, order), order)
+        raise
 
 
 def _uses_data(run: Run) -> bool:
