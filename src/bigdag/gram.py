@@ -181,7 +181,7 @@ class Gram:
             S = dataset.covariance
             assert S is not None
             self.sd = np.sqrt(np.diag(S))
-            self.C = S * self._inverse_sd[:, None] * self._inverse_sd
+            self.C = np.ascontiguousarray(S * self._inverse_sd[:, None] * self._inverse_sd)
         if self.C is not None:
             np.fill_diagonal(self.C, self.sd > 0)
 

@@ -92,7 +92,7 @@ def solve(
     tol : float, default=1e-4
         The gap of a column is at most ``tol`` times its objective.
     stop : callable, optional
-        Asked between blocks of columns; True ends the work and leaves the rest at its start.
+        Asked after each full check; True ends the work and leaves the rest where it is.
 
     Returns
     -------
@@ -118,7 +118,9 @@ def solve(
     for block in gram.blocks(wanted):
         if stop is not None and stop():
             break
-        fitted = problem.solve_block(block, [support[j] for j in block], [values[j] for j in block])
+        fitted = problem.solve_block(
+            block, [support[j] for j in block], [values[j] for j in block], stop
+        )
         for a, j in enumerate(block):
             support[j], values[j] = fitted[0][a], fitted[1][a]
         scale = gram.sd[block] ** 2
@@ -185,7 +187,11 @@ class _Problem:
         return allowed
 
     def solve_block(
-        self, block: NDArray[np.int64], support: list[Any], values: list[Any]
+        self,
+        block: NDArray[np.int64],
+        support: list[Any],
+        values: list[Any],
+        stop: Callable[[], bool] | None,
     ) -> tuple[list[Any], list[Any], NDArray[np.float64], NDArray[np.float64]]:
         """Return supports, coefficients, objectives and gaps of a block of columns."""
         objective, gap = np.zeros(len(block)), np.zeros(len(block))
@@ -211,7 +217,7 @@ class _Problem:
                 objective[todo] = np.concatenate([c[0] for c in certified])
                 gap[todo] = np.concatenate([c[1] for c in certified])
             short = gap[todo] > self.tol * objective[todo]
-            if not short.any():
+            if not short.any() or (stop is not None and stop()):
                 break
             grown = _split(certified)
             for a, new in zip(todo, grown):
@@ -220,7 +226,7 @@ class _Problem:
                     values[a] = np.concatenate([values[a], np.zeros(len(new))])
             todo, C_rows = todo[short], C_rows[short]
             # While parents are still missing, an exact solution of the working set is no use.
-            goal = np.maximum(0.3 * self.tol, 0.3 * gap[todo] / objective[todo])
+            goal = np.maximum(0.3 * self.tol, 0.1 * gap[todo] / objective[todo])
             self._descend(block, todo, C_rows, support, values, goal)
             left = self.gram.residual_rows(block[todo], *_flat(support, values, todo))
         return support, values, objective, gap
@@ -394,7 +400,7 @@ def _descend(Q, c, p, b, tol):  # type: ignore[no-untyped-def]
         for _ in range(_SWEEPS):
             for e in range(size):
                 _update(Q, p, b, g, support[e])
-        if gap > 0.3 * last and size > 0:  # a Newton step costs as much as many sweeps
+        if gap > 0.6 * last and size > 0:  # a Newton step costs as much as many sweeps
             _newton(Q, c, p, b, g, support[:size])
         last = gap
 

@@ -197,8 +197,8 @@ class Run:
         self._verbose = bool(learner.verbose)
         self._rows: list[tuple[str, int, float, float, int]] = []
         self._last_log = -math.inf
+        self.start = learner._start_weights(data)  # refused before the long work
         self.gram = Gram(data, memory_limit=learner.memory_limit, n_jobs=learner.n_jobs)
-        self.start = learner._start_weights(data)
         self._best: sp.csc_array | Callable[[], sp.csc_array]
         self._best = sp.csc_array((self.gram.d, self.gram.d))
         self.best_order = np.arange(self.gram.d)

@@ -1,0 +1,257 @@
+"""The steps of ProxiMAS on sparse columns: one proximal step in each column on its working set.
+
+Column j minimises ``1/2 |z_j - Z b|² + Σ pull_i/2 (b_i - centre_i)² + Σ p_i |b_i|`` on the
+correlation scale, with ``pull_i = lambda2 / sd_i²`` and ``p_i = lambda1 / (sd_i sd_j)``.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bigdag import objective
+from bigdag.acyclic import rank_of
+from bigdag.gram import Gram
+
+__all__ = ["ProximalColumns"]
+
+_AT_REST = 1e-7  # a column whose coefficients move less, on the correlation scale, rests
+_GROWTH = 0.25  # of a working set, at the most, between two full checks
+
+
+class ProximalColumns:
+    """The cyclic iterate W̃ on the correlation scale, by columns, each on its working set.
+
+    The arrays are those of a ``csc_array`` whose pattern is the working sets: ``b`` is W̃, ``y`` the
+    point that momentum looks ahead to, and ``forward`` tells which arcs the last order keeps, so
+    that ``b`` where forward is the centre of the pull.
+    """
+
+    def __init__(
+        self, gram: Gram, lambda1: float, lambda2: float, W: sp.csc_array, literal: bool
+    ) -> None:
+        self.gram, self.lambda1, self.literal = gram, lambda1, literal
+        self.root = np.sqrt(lambda1) * gram.inverse_sd  # the penalty of i in column j, factored
+        self.pull = lambda2 * gram.inverse_sd**2
+        self.t = 1.0
+        self.age, self.check_at, self.wait = 0, 1, 1
+        self.checked = False  # whether the last full check found nothing
+        if literal:
+            self.global_step = gram.diag() / (_largest_eigenvalue(gram) + lambda2)
+        B = objective.on_correlation_scale(gram, W)
+        B.sort_indices()
+        self._lay(B.indptr.astype(np.int64), B.indices.astype(np.int64), B.data.copy())
+
+    def _lay(
+        self, indptr: NDArray[np.int64], indices: NDArray[np.int64], b: NDArray[np.float64]
+    ) -> None:
+        """Take over a pattern and its coefficients; momentum and rest begin anew."""
+        self.indptr, self.indices, self.b, self.y = indptr, indices, b, b.copy()
+        self.columns = np.repeat(np.arange(self.gram.d), np.diff(indptr))
+        self.raw = self.gram.sd[self.columns] * self.gram.inverse_sd[indices]
+        self.forward = np.zeros(len(b), dtype=np.bool_)
+        self.resting = np.zeros(self.gram.d, dtype=np.bool_)
+        self.loss = np.zeros(self.gram.d)
+        self.curvature = np.zeros(self.gram.d)
+
+    def step(self, order: NDArray[np.int64]) -> float:
+        """Take one step towards φ with the projection on ``order`` as its centre.
+
+        Returns
+        -------
+        float
+            Equation (1) of that projection, which is the graph before the step.
+        """
+        forward = self._forward(order)
+        changed = self.columns[forward != self.forward]
+        self.resting[changed] = False
+        self.forward = forward
+        self.centre = np.where(forward, self.b, 0.0)
+        self.n_acyclic = int(np.count_nonzero(self.centre))
+        penalty = self.lambda1 * float(np.abs(self.centre * self.raw).sum())
+        self.age += 1
+        t_next = (1 + np.sqrt(1 + 4 * self.t * self.t)) / 2
+        momentum, self.t = (self.t - 1) / t_next, t_next
+        gram, held = self.gram, self.gram.C is not None
+        todo = np.flatnonzero(~self.resting & (gram.sd > 0))
+
+        def work(first: int, last: int) -> None:
+            _step_columns(
+                gram.C if held else gram.Z, held, todo[first:last], self.indptr, self.indices,
+                self.b, self.y, self.centre, self.root, self.pull,
+                self.global_step if self.literal else np.empty(0), momentum,
+                self.curvature, self.loss, self.resting,
+            )  # fmt: skip
+
+        gram.each(work, len(todo), chunk=32)
+        if self.literal:
+            self.resting[:] = False
+        return float(self.loss @ gram.diag()) + penalty
+
+    def _forward(self, order: NDArray[np.int64]) -> NDArray[np.bool_]:
+        rank = rank_of(order)
+        return rank[self.indices] < rank[self.columns]
+
+    def weights(self) -> sp.csc_array:
+        """Return W̃ in the units of the data."""
+        shape = (self.gram.d, self.gram.d)
+        return sp.csc_array((self.b * self.raw, self.indices, self.indptr), shape=shape)
+
+    def acyclic(self) -> sp.csc_array:
+        """Return the last centre in the units of the data."""
+        keep = self.centre != 0
+        indptr = np.concatenate([[0], np.cumsum(keep)])[self.indptr]
+        data, shape = (self.centre * self.raw)[keep], (self.gram.d, self.gram.d)
+        return sp.csc_array((data, self.indices[keep], indptr), shape=shape)
+
+    def at_rest(self, order: NDArray[np.int64]) -> bool:
+        """Tell whether nothing moves any more, the order included."""
+        live = self.gram.sd > 0
+        return bool(self.resting[live].all()) and bool(
+            (self._forward(order) == self.forward)[self.b != 0].all()
+        )
+
+    def due(self, k: int, still: bool) -> bool:
+        """Tell whether to look at all parents after step k: ever more rarely, and at rest."""
+        return self.literal or k >= self.check_at or (still and not self.checked)
+
+    def grow(self) -> None:
+        """Look at all parents of all columns and take the worst violators into the sets.
+
+        An arc outside of its set has no weight and no pull; a step would move it if and only if
+        its correlation with the column's residual exceeds the penalty.
+        """
+        gram = self.gram
+        at = self.y if self.literal else self.b
+        sizes = np.diff(self.indptr)
+        added: list[NDArray[np.int64]] = []
+        keep = (self.b != 0) | (self.y != 0)  # and those that want in; the others leave their set
+        for block in gram.blocks(np.arange(gram.d)):
+            piece = slice(self.indptr[block[0]], self.indptr[block[-1] + 1])
+            indptr = self.indptr[block[0] : block[-1] + 2] - self.indptr[block[0]]
+            left = np.abs(gram.residual_rows(block, indptr, self.indices[piece], at[piece]))
+            left -= self.root * self.root[block][:, None]
+            members = self.columns[piece] - block[0], self.indices[piece]
+            keep[piece] |= left[members] > 0
+            left[members] = 0.0
+            left[np.arange(len(block)), block] = 0.0
+            left[:, gram.sd == 0] = 0.0
+            for a, j in enumerate(block):
+                new = np.flatnonzero(left[a] > 0) if gram.sd[j] > 0 else np.empty(0, dtype=int)
+                most = len(new) if self.literal else 8 + int(_GROWTH * sizes[j])
+                if len(new) > most:
+                    new = np.sort(new[np.argpartition(-left[a, new], most)[:most]])
+                added.append(new.astype(np.int64))
+        counts = np.array([len(new) for new in added], dtype=np.int64)
+        self.checked = not counts.any()
+        if counts.sum() <= 0.02 * len(self.b):
+            self.wait *= 2
+        self.check_at = self.age + self.wait
+        if self.checked:
+            return
+        columns = np.concatenate([self.columns[keep], np.repeat(np.arange(gram.d), counts)])
+        rows = np.concatenate([self.indices[keep], *added])
+        fresh = np.zeros(int(counts.sum()))
+        by = np.lexsort((rows, columns))
+        y = np.concatenate([self.y[keep], fresh])[by]
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(columns, minlength=gram.d))])
+        self._lay(indptr, rows[by], np.concatenate([self.b[keep], fresh])[by])
+        self.y = y
+
+
+def _largest_eigenvalue(gram: Gram) -> float:
+    """Return ‖S‖₂, for the paper's step."""
+    S = gram.rows(slice(None)) * gram.sd[:, None] * gram.sd
+    return float(np.linalg.norm(S, 2)) if gram.d else 0.0
+
+
+# ------------------------------------------------------------------ compiled kernels
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _step_columns(  # type: ignore[no-untyped-def]
+    source, is_gram, todo, indptr, indices, b, y, centre, root, pull, global_step, momentum,
+    curvature, loss, resting,
+):  # fmt: skip
+    """Take one step in each column of todo, in place; note the loss of the centre and rest."""
+    for j in todo:
+        span = slice(indptr[j], indptr[j + 1])
+        members, y_j, b_j, centre_j = indices[span], y[span], b[span], centre[span]
+        m = len(members)
+        at_y, at_centre = np.zeros(m), np.zeros(m)  # z_iᵀ(z_j - Z y), and the same at the centre
+        bound = curvature[j]
+        if is_gram:
+            own = source[j]
+            size = np.ones(m if bound == 0.0 else 0)
+            q = np.empty(m)
+            for s in range(m):
+                row = source[members[s]]
+                for t in range(s):
+                    q[t] = row[members[t]]
+                total_y, total_c = y_j[s], centre_j[s]
+                for t in range(s):
+                    total_y += q[t] * y_j[t]
+                    total_c += q[t] * centre_j[t]
+                at_y[s] = own[members[s]] - total_y
+                at_centre[s] = own[members[s]] - total_c
+                if y_j[s] != 0.0:
+                    for t in range(s):
+                        at_y[t] -= q[t] * y_j[s]
+                if centre_j[s] != 0.0:
+                    for t in range(s):
+                        at_centre[t] -= q[t] * centre_j[s]
+                if bound == 0.0:
+                    for t in range(s):
+                        size[s] += abs(q[t])
+                        size[t] += abs(q[t])
+            square = 1.0
+            for s in range(m):
+                square -= centre_j[s] * (own[members[s]] + at_centre[s])
+            if bound == 0.0:
+                bound = size.max() if m > 0 else 1.0
+        else:
+            r, r_centre = source[j].copy(), source[j].copy()
+            for s in range(m):
+                row = source[members[s]]
+                for i in range(len(r)):
+                    r[i] -= y_j[s] * row[i]
+                    r_centre[i] -= centre_j[s] * row[i]
+            for s in range(m):
+                at_y[s] = np.dot(source[members[s]], r)
+            square = np.dot(r_centre, r_centre)
+            if bound == 0.0:
+                bound = _curvature_from_data(source, members)
+        curvature[j] = bound
+        loss[j] = 0.5 * max(square, 0.0)
+        moved = 0.0
+        for s in range(m):
+            i = members[s]
+            step = 1.0 / (bound + pull[i]) if len(global_step) == 0 else global_step[i]
+            at = y_j[s] + step * (at_y[s] - pull[i] * (y_j[s] - centre_j[s]))
+            threshold = step * root[i] * root[j]
+            new = 0.0
+            if at > threshold:
+                new = at - threshold
+            elif at < -threshold:
+                new = at + threshold
+            change = new - b_j[s]
+            moved = max(moved, abs(change), abs(y_j[s] - b_j[s]), abs(new - centre_j[s]) * (
+                1.0 if centre_j[s] != 0.0 else 0.0))  # fmt: skip
+            b_j[s] = new
+            y_j[s] = new + momentum * change
+        resting[j] = moved <= _AT_REST
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _curvature_from_data(Z, members):  # type: ignore[no-untyped-def]
+    """Return a bound on the largest eigenvalue of Z_A Z_Aᵀ: its largest row of absolute sums."""
+    m = len(members)
+    size = np.ones(m)
+    for s in range(m):
+        for t in range(s):
+            q = abs(np.dot(Z[members[s]], Z[members[t]]))
+            size[s] += q
+            size[t] += q
+    return size.max() if m > 0 else 1.0
