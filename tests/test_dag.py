@@ -26,7 +26,7 @@ from bigdag.errors import (
     OutputExistsError,
     ParameterError,
 )
-from bigdag.graph_files import whole_file
+from bigdag.graph_files import check_output, whole_file
 
 QUICK = settings(max_examples=50, deadline=None)
 SUFFIXES = (".npz", ".parquet", ".csv", ".graphml", ".dot", ".json")
@@ -554,6 +554,22 @@ def test_an_interrupted_write_leaves_nothing(tmp_path, error):
     with pytest.raises(error):
         write()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_is_refused_early_as_it_would_be_late(tmp_path):
+    (tmp_path / "old.npz").write_text("precious")
+    (tmp_path / "folder.npz").mkdir()
+    (tmp_path / "link.npz").symlink_to(tmp_path / "none" / "dag.npz")
+    for name in ("dag.txt", "old.npz", "folder.npz", "none/dag.npz", "link.npz"):
+        with pytest.raises(BigdagError) as early:
+            check_output(tmp_path / name)
+        with pytest.raises(type(early.value)) as late:
+            diamond().save(tmp_path / name)
+        assert str(early.value) == str(late.value)
+    check_output(tmp_path / "old.npz", force=True)
+    check_output(tmp_path / "new.npz")
+    assert (tmp_path / "old.npz").read_text() == "precious"
+    assert not (tmp_path / "new.npz").exists()
 
 
 def test_a_symlink_is_written_through(tmp_path):

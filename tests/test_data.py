@@ -368,6 +368,13 @@ def test_covariance_names_and_constant():
     assert Dataset.from_covariance(_covariance(2), 9, names=["u", "v"]).names == ("u", "v")
 
 
+def test_variances_beyond_single_precision_are_taken_without_a_word():
+    S = _covariance(3) * 1e80
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(Dataset.from_covariance(S, 9).covariance, S)
+
+
 def test_covariance_of_one_variable_duplicates_and_fewer_samples_than_variables():
     assert Dataset.from_covariance([[4.0]], 2).n_features == 1
     X = np.random.default_rng(4).normal(size=(6, 30))

@@ -19,7 +19,7 @@ from hypothesis.extra import numpy as hnp
 
 from bigdag.data import Dataset, as_dataset
 from bigdag.errors import DataError, DataWarning, ParameterError
-from bigdag.tables import read_table
+from bigdag.tables import read_covariance, read_table
 
 pytestmark = pytest.mark.filterwarnings("error::bigdag.errors.DataWarning")
 
@@ -313,3 +313,121 @@ def test_reading_leaves_the_file_alone(tmp_path):
         warnings.simplefilter("error")
         read_table(path)
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+
+
+# Covariance matrices.
+
+
+def covariance(d: int = 6, spread: float = 5.0) -> np.ndarray:
+    """Correlations of any size between variables with standard deviations 10**±spread."""
+    rng = np.random.default_rng(11)
+    deviation = rng.permutation(np.logspace(-spread, spread, d))
+    S = np.corrcoef(rng.normal(size=(50, d)) @ rng.normal(size=(d, d)), rowvar=False)
+    S = np.triu(S * deviation * deviation[:, None])
+    return S + np.triu(S, 1).T
+
+
+@pytest.mark.parametrize(
+    "suffix", [".csv", ".csv.gz", ".tsv", ".parquet", ".feather", ".arrow", ".npy", ".npz"]
+)
+def test_a_covariance_is_read_as_it_stands(tmp_path, suffix):
+    S, names = covariance(), list("abcdef")
+    path = tmp_path / f"s{suffix}"
+    _save(path, S, names)
+    data = read_covariance(path, 40)
+    assert data.X is None
+    assert data.n_samples == 40
+    np.testing.assert_array_equal(data.covariance, S)  # to the bit, at every scale
+    assert data.named == (suffix != ".npy")
+    assert data.names == (tuple(names) if data.named else tuple(f"x{j}" for j in range(6)))
+
+
+def test_a_covariance_without_a_header(tmp_path):
+    path = tmp_path / "s.txt"
+    np.savetxt(path, covariance())
+    data = read_covariance(str(path), 9)
+    assert (data.named, data.names[:2]) == (False, ("x0", "x1"))
+    assert read_covariance(write(tmp_path, "one.csv", "a\n4\n"), 9).names == ("a",)
+    path = write(tmp_path, "t.csv", "7,8\n1,0.5\n0.5,1\n")
+    assert read_covariance(path, 9, header=True).names == ("7", "8")
+    with pytest.raises(DataError, match=r"must be square\. Got 3 rows and 2 columns"):
+        read_covariance(path, 9)
+    with pytest.raises(ParameterError, match="header must be"):
+        read_covariance(path, 9, header="first")
+
+
+@pytest.mark.parametrize(
+    ("names", "corner"),
+    [
+        (list("abcdef"), None),
+        (list("abcdef"), "gene"),
+        (["NA", "b, c", "None", 'd"', "true", "1"], None),
+        (["NA", "b, c", "None", 'd"', "true", "1"], "gene"),
+        (list(range(6)), None),  # with a name above them, numbers are data
+    ],
+)
+def test_row_names_of_a_covariance_are_left_out_with_a_warning(tmp_path, names, corner):
+    S = covariance()
+    frame = pd.DataFrame(S, index=names, columns=names)
+    frame.to_csv(tmp_path / "s.csv", index_label=corner)
+    with pytest.warns(DataWarning, match="row labels") as caught:
+        data = read_covariance(tmp_path / "s.csv", 9)
+    assert [one.filename for one in caught] == [__file__]
+    np.testing.assert_array_equal(data.covariance, S)
+    assert data.names == tuple(map(str, names))
+
+
+def test_rows_that_are_only_numbered(tmp_path):
+    frame = pd.DataFrame(covariance(), columns=list("abcdef"))
+    frame.to_csv(tmp_path / "s.csv")
+    with pytest.warns(DataWarning, match="row labels"):
+        data = read_covariance(tmp_path / "s.csv", 9)
+    np.testing.assert_array_equal(data.covariance, covariance())
+    assert data.names == tuple("abcdef")
+
+
+@pytest.mark.parametrize("names", [list("abcdef"), ["10", "20", "30", "40", "50", "60"]])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_row_names_of_a_covariance_in_another_order(tmp_path, suffix, names):
+    frame = pd.DataFrame(covariance(), index=names, columns=names)
+    for path, table in [(tmp_path / f"s{suffix}", frame), (tmp_path / f"t{suffix}", frame[::-1])]:
+        table.to_csv(path) if suffix == ".csv" else table.to_parquet(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        assert read_covariance(tmp_path / f"s{suffix}", 9, True).names == tuple(names)
+        with pytest.raises(DataError, match="same names in the same order") as caught:
+            read_covariance(tmp_path / f"t{suffix}", 9, True)
+    assert str(caught.value).startswith(str(tmp_path / f"t{suffix}"))
+
+
+def test_a_first_variable_without_a_name_is_no_row_label(tmp_path):
+    data = read_covariance(write(tmp_path, "s.csv", ",a\n1,0.5\n0.5,2\n"), 9)
+    np.testing.assert_array_equal(data.covariance, [[1, 0.5], [0.5, 2]])
+    assert data.names == ("x0", "a")
+
+
+def test_only_a_zero_variance_makes_a_variable_constant(tmp_path):
+    read_covariance(write(tmp_path, "s.csv", "a,b\n1,1\n1,1\n"), 9)
+    with pytest.warns(DataWarning, match="1 of 2 columns are constant.*'b'") as caught:
+        read_covariance(write(tmp_path, "s.csv", "a,b\n1,0\n0,0\n"), 9)
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (",a,b\na,1,0\nb,0,1\nc,0,0\n", "must be square. Got 3 rows and 2 columns"),
+        ("a,b\n1,0.5\n0.2,1\n", "must be symmetric"),
+        ("a,b\n1,?\n0.2,1\n", r"'b' \(row 1: '\?'\)"),
+        ("a,b\n?,1\n1,1\n", r"'a' \(row 1: '\?'\)"),
+        ("a,b\n1,\n0.2,1\n", "1 covariance is NaN"),
+        ("a,b\n1,0\n0\n", "line 3 has 1 cell, expected 2"),
+    ],
+)
+def test_covariances_refused(tmp_path, text, message):
+    path = write(tmp_path, "s.csv", text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        with pytest.raises(DataError, match=message) as caught:
+            read_covariance(path, 9)
+    assert str(caught.value).startswith(str(path))

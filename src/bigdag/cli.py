@@ -189,11 +189,14 @@ def fit(
     """Learn a DAG from a table and write it to a file."""
     from bigdag import cli_display as display
     from bigdag.dag import DAG
+    from bigdag.graph_files import check_output
     from bigdag.methods import find_method
 
     chosen = find_method(method)
     out = Path(f"{Path(table.name.removesuffix('.gz')).stem}.dag.parquet") if out is None else out
-    _check_output(out, table, force)
+    if out.exists() and out.samefile(table):
+        raise ParameterError(f"{out} is the table itself. Give another name to write to.")
+    check_output(out, force)
     if threshold is not None:
         DAG([[0.0]]).threshold(threshold)  # a bad one is refused now, not after the long work
     given = {
@@ -234,24 +237,6 @@ def fit(
         raise typer.Exit(1)
 
 
-def _check_output(path: Path, table: Path, force: bool) -> None:
-    """Refuse an output before the long work that saving would refuse after it."""
-    from bigdag.graph_files import _format
-
-    _format(path)
-    if path.is_dir():
-        raise ParameterError(f"{path} is a folder. Give the name of a file to write.")
-    if path.exists() and path.samefile(table):
-        raise ParameterError(f"{path} is the table itself. Give another name to write to.")
-    if path.exists() and not force:
-        raise OutputExistsError(
-            f"{path} exists already and was left alone. Choose another name with --out, or "
-            "overwrite it with --force."
-        )
-    if not path.resolve().parent.is_dir():
-        raise ParameterError(f"Cannot write {path}: the folder {path.parent} does not exist.")
-
-
 def _parse_settings(settings: list[str]) -> dict[str, Any]:
     """Turn NAME=VALUE into parameters: a value is what JSON makes of it, else text."""
     parameters = {}
@@ -282,9 +267,9 @@ def _build(method: Method, parameters: dict[str, Any]) -> Learner:
 def _read(
     table: Path, header: bool | None, covariance: bool, n_samples: int | None, standardise: bool
 ) -> Dataset:
-    from bigdag.data import Dataset, as_dataset
+    from bigdag.data import as_dataset
     from bigdag.simulate import standardise as scaled
-    from bigdag.tables import read_table
+    from bigdag.tables import read_covariance, read_table
 
     if covariance != (n_samples is not None):
         raise ParameterError(
@@ -298,15 +283,13 @@ def _read(
         raise ParameterError(
             "--standardise needs samples. Give a correlation matrix to --covariance instead."
         )
-    with warnings.catch_warnings():
-        if covariance:  # equal covariances in a column do not make a variable constant
-            warnings.filterwarnings("ignore", ".*columns are constant", DataWarning)
-        data = read_table(table, "auto" if header is None else header)
-    assert data.X is not None
-    names = data.names if data.named else None
     if n_samples is not None:
-        return Dataset.from_covariance(data.X + data.mean, n_samples, names)
-    return as_dataset(scaled(data.X), names) if standardise else data
+        return read_covariance(table, n_samples, "auto" if header is None else header)
+    data = read_table(table, "auto" if header is None else header)
+    if not standardise:
+        return data
+    assert data.X is not None
+    return as_dataset(scaled(data.X), data.names if data.named else None)
 
 
 def _var_sortability(data: Dataset, dag: DAG) -> float | None:

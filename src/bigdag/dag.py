@@ -19,13 +19,13 @@ from scipy.sparse.csgraph import connected_components
 
 from bigdag.acyclic import rank_of, topological_order
 from bigdag.errors import DataError, GraphError, ParameterError, missing_extra
-from bigdag.graph_files import Arcs, Graph, read_graph, whole_file, write_graph
+from bigdag.graph_files import Arcs, Graph, read_graph, write_graph
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["DAG", "whole_file"]
+__all__ = ["DAG"]
 
 
 class DAG:

@@ -132,25 +132,8 @@ class Dataset:
         >>> Dataset.from_covariance([[1.0, 0.5], [0.5, 2.0]], n_samples=100)
         Dataset(n_samples=100, n_features=2, named=False)
         """
-        if not isinstance(n_samples, int | np.integer) or n_samples < 2:
-            raise DataError(
-                f"n_samples must be an integer of at least 2. Got {n_samples!r} instead."
-            )
-        matrix, found = _matrix(S)
-        if isinstance(S, pd.DataFrame) and found is not None:
-            rows = _names_of(S.index)
-            if rows is not None and rows != found:
-                raise DataError(
-                    "The rows and columns of the covariance matrix must have the same names in the "
-                    f"same order. Rows: {_listing(rows)}; columns: {_listing(found)}."
-                )
-        d = matrix.shape[1]
-        names_, named = _checked_names(names, found, d)
-        _check_covariance(matrix, names_)
-        matrix.flags.writeable = False
-        mean = np.zeros(d)
-        mean.flags.writeable = False
-        return _warned(cls(None, names_, named, mean, int(n_samples), matrix), stacklevel=3)
+        rows = S.index if isinstance(S, pd.DataFrame) else None
+        return checked_covariance(S, n_samples, names, rows)
 
 
 def as_dataset(table: Any, names: Sequence[str] | None = None) -> Dataset:
@@ -217,9 +200,28 @@ def checked_dataset(table: Any, names: Sequence[str] | None = None) -> Dataset:
         mean[part] = first + rest
         deviation = np.sqrt(np.einsum("ij,ij->j", block, block) / n)
         block[:, deviation <= np.maximum(_ROUNDING * largest, 1 / _LARGEST)] = 0.0
-    X.flags.writeable = False
-    mean.flags.writeable = False
+    X.flags.writeable = mean.flags.writeable = False
     return _warned(Dataset(X, names_, named, mean, n), stacklevel=4)
+
+
+def checked_covariance(
+    S: Any, n_samples: int, names: Sequence[str] | None, rows: Iterable[Any] | None
+) -> Dataset:
+    """Do the work of `Dataset.from_covariance` as above; `rows` are the labels of the rows of S."""
+    if not isinstance(n_samples, int | np.integer) or n_samples < 2:
+        raise DataError(f"n_samples must be an integer of at least 2. Got {n_samples!r} instead.")
+    matrix, found = _matrix(S)
+    labels = None if rows is None or found is None else _names_of(rows)
+    if labels is not None and found is not None and labels != found:
+        raise DataError(
+            "The rows and columns of the covariance matrix must have the same names in the same "
+            f"order. Rows: {_listing(labels)}; columns: {_listing(found)}."
+        )
+    names_, named = _checked_names(names, found, matrix.shape[1])
+    _check_covariance(matrix, names_)
+    mean = np.zeros(len(names_))
+    matrix.flags.writeable = mean.flags.writeable = False
+    return _warned(Dataset(None, names_, named, mean, int(n_samples), matrix), stacklevel=4)
 
 
 def _column_blocks(n: int, d: int) -> Iterable[slice]:
@@ -282,7 +284,8 @@ def _check_covariance(S: FloatArray, names: Sequence[str]) -> None:
         )
     deviation, vanishing = np.sqrt(variance), _LARGEST**-2
     # A matrix that came in single precision is exact only to some 1e-7.
-    single = all((S[:, p].astype(np.float32) == S[:, p]).all() for p in _column_blocks(d, d))
+    with np.errstate(over="ignore"):  # what overflows did not come in single precision
+        single = all((S[:, p].astype(np.float32) == S[:, p]).all() for p in _column_blocks(d, d))
     bound = 1e-5 if single else 1e-8
     uneven, excess = (0.0, 0, 0), None
     for part in _column_blocks(d, d):
@@ -486,8 +489,7 @@ def _pandas_matrix(frame: pd.DataFrame) -> tuple[FloatArray, tuple[str, ...] | N
 def _arrow_matrix(table: pa.Table) -> tuple[FloatArray, tuple[str, ...] | None]:
     # The index of a pandas frame is no data; one that is a mere range has no column.
     index = (table.schema.pandas_metadata or {}).get("index_columns", [])
-    labels = [c for c in table.column_names if c in index]
-    table = table.drop_columns(labels)
+    table = table.drop_columns([c for c in table.column_names if c in index])
     names = tuple(table.column_names)
     n, d = table.shape
     X = np.empty((n, d), order="F")

@@ -26,7 +26,7 @@ from bigdag.errors import BigdagError, DataError, OutputExistsError, ParameterEr
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Arcs", "Graph", "read_graph", "whole_file", "write_graph"]
+__all__ = ["Arcs", "Graph", "check_output", "read_graph", "whole_file", "write_graph"]
 
 _VERSION = 1  # of the file formats; a reader refuses what is newer
 _T = TypeVar("_T")
@@ -83,6 +83,20 @@ class Graph(NamedTuple):
     names: Sequence[str]
     order: Any
     arcs: Arcs
+
+
+def check_output(path: str | os.PathLike[str], force: bool = False) -> None:
+    """Refuse a path now that `write_graph` would refuse after the long work of making the graph.
+
+    Examples
+    --------
+    >>> check_output("dag.txt")
+    Traceback (most recent call last):
+        ...
+    bigdag.errors.ParameterError: The suffix of a DAG's file must be one of .npz, ...
+    """
+    _format(path)
+    _checked_target(path, force)
 
 
 def write_graph(path: str | os.PathLike[str], graph: Graph, force: bool = False) -> None:
@@ -143,14 +157,7 @@ def whole_file(path: str | os.PathLike[str], force: bool = False) -> Iterator[Bi
     ...     os.listdir(folder)
     ['a.txt']
     """
-    target = Path(os.path.realpath(path))
-    if target.exists() and not force:
-        raise OutputExistsError(
-            f"{path} exists already and was left alone. Choose another name, or overwrite it "
-            "with force=True (--force on the command line)."
-        )
-    if not target.parent.is_dir():
-        raise ParameterError(f"Cannot write {path}: the folder {target.parent} does not exist.")
+    target = _checked_target(path, force)
     temporary = target.with_name(f".bigdag-{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb") as file:
@@ -167,6 +174,23 @@ def whole_file(path: str | os.PathLike[str], force: bool = False) -> Iterator[Bi
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def _checked_target(path: str | os.PathLike[str], force: bool) -> Path:
+    """Return the file to write for `path`, through a link if it is one, or say why not."""
+    target = Path(os.path.realpath(path) if os.path.islink(path) else path)
+    if target.is_dir():
+        raise ParameterError(
+            f"{path} is a folder. Give the name of a file to write. Nothing was written."
+        )
+    if target.exists() and not force:
+        raise OutputExistsError(
+            f"{path} exists already and was left alone. Choose another name, or overwrite it "
+            "with force=True (--force on the command line)."
+        )
+    if not target.parent.is_dir():
+        raise ParameterError(f"Cannot write {path}: the folder {target.parent} does not exist.")
+    return target
 
 
 def _check_version(found: Any) -> None:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from bigdag.dag import DAG, whole_file
+from bigdag.dag import DAG
 from bigdag.errors import ParameterError, missing_extra
+from bigdag.graph_files import whole_file
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

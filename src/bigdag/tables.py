@@ -10,10 +10,11 @@ import re
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +23,10 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from bigdag.data import Dataset, checked_dataset, is_number
+from bigdag.data import Dataset, checked_covariance, checked_dataset, is_number
 from bigdag.errors import DataError, DataWarning, ParameterError
 
-__all__ = ["read_table"]
+__all__ = ["read_covariance", "read_table"]
 
 _MISSING = [*pacsv.ConvertOptions().null_values, "None"]
 _INDEX_HEADERS = ("", "Unnamed: 0")  # what pandas and R write above row labels
@@ -71,6 +72,95 @@ def read_table(path: str | Path, header: bool | Literal["auto"] = "auto") -> Dat
     ...     read_table(path).names
     ('dose', 'pain')
     """
+    with _reading(path, header) as source:
+        file = _load(source, header)
+        table = file.table
+        if file.unnamed and _are_row_labels(table.column(0)):
+            warnings.warn(
+                f"{path}: the first column has no name and holds row labels; it was left out.",
+                DataWarning,
+                stacklevel=2,
+            )
+            table = table.remove_column(0)
+        elif file.unnamed:
+            table = _with_first_parsed(table)
+        data = checked_dataset(table, file.names)
+        return replace(data, named=data.named and file.named)
+
+
+def read_covariance(
+    path: str | Path, n_samples: int, header: bool | Literal["auto"] = "auto"
+) -> Dataset:
+    r"""Read a covariance matrix by the file's suffix and check it; its numbers stay as written.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file as for `read_table`, with a row and a column for each variable. The names come from
+        the columns. A column of text that repeats them, first or as the index of pandas, is left
+        out.
+    n_samples : int
+        The number of samples that the matrix was computed from, at least 2.
+    header : bool or "auto", default="auto"
+        As in `read_table`.
+
+    Returns
+    -------
+    Dataset
+        As from `Dataset.from_covariance`.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or holds no covariance matrix, or if the rows have other names
+        than the columns.
+
+    Warns
+    -----
+    DataWarning
+        If variances are zero, or a first column was left out as row labels.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "trial.csv")
+    ...     _ = path.write_text("dose,pain\n1,-0.5\n-0.5,2\n")
+    ...     read_covariance(path, n_samples=80).covariance
+    array([[ 1. , -0.5],
+           [-0.5,  2. ]])
+    """
+    with _reading(path, header) as source:
+        file = _load(source, header)
+        table, place, rows = file.table, _place_of_labels(file), None
+        if place is not None:
+            labels, table = table.column(place), table.remove_column(place)
+            rows = _row_names(_stripped(labels), table.column_names)
+            if place == 0:
+                warnings.warn(
+                    f"{path}: the first column holds row labels; it was left out.",
+                    DataWarning,
+                    stacklevel=2,
+                )
+        elif file.unnamed:
+            table = _with_first_parsed(table)
+        data = checked_covariance(table, n_samples, file.names, rows)
+        return replace(data, named=data.named and file.named)
+
+
+class _File(NamedTuple):
+    """What a file holds, not checked yet."""
+
+    table: Any  # pa.Table or array
+    names: list[str] | None = None  # where the table itself holds none
+    named: bool = True  # False where the names in the table are made up
+    unnamed: bool = False  # whether the first column has no name, and was left as text
+
+
+@contextmanager
+def _reading(path: str | Path, header: bool | Literal["auto"]) -> Iterator[Path]:
+    """Check that there is a file; put its path before every error of what is in it."""
     if header not in (True, False, "auto"):
         raise ParameterError(f"header must be True, False or 'auto'. Got {header!r} instead.")
     path = Path(path)
@@ -78,29 +168,64 @@ def read_table(path: str | Path, header: bool | Literal["auto"] = "auto") -> Dat
         raise DataError(f"{path} is a directory; give a file that ends in {_SUFFIXES}.")
     if not path.exists():
         raise DataError(f"There is no file {path}. Check the spelling and the working directory.")
-    suffix = path.suffix.lower()
-    inner = path.with_suffix("").suffix.lower() if suffix == ".gz" else suffix
     try:
-        if inner in _TEXT:
-            table, named = _read_text(path, inner, header)
-            return replace(checked_dataset(table), named=named)
-        if suffix in (".parquet", ".pq"):
-            # ParquetFile reads this file only; read_table would add columns from folder names.
-            return checked_dataset(pq.ParquetFile(path).read())
-        if suffix in (".feather", ".arrow"):
-            with pa.memory_map(str(path)) as source:
-                return checked_dataset(pa.ipc.open_file(source).read_all())
-        if suffix in (".npy", ".npz"):
-            return checked_dataset(*_read_numpy(path))
-        raise DataError(f"the suffix {suffix!r} is not known. Known are {_SUFFIXES}.")
+        yield path
     except DataError as err:
         raise type(err)(f"{path}: {err}") from None
     except (OSError, EOFError, ValueError, zlib.error, pa.ArrowException, csv.Error) as err:
         reason = " ".join(str(err).split())[:300].rstrip(".")
         raise DataError(
-            f"{path}: the file cannot be read as {suffix}: {reason}. "
+            f"{path}: the file cannot be read as {path.suffix.lower()}: {reason}. "
             "It may be damaged, or its suffix may not say what it is."
         ) from err
+
+
+def _load(path: Path, header: bool | Literal["auto"]) -> _File:
+    """Read a file by its suffix; warnings point at the caller of the function that calls this."""
+    suffix = path.suffix.lower()
+    inner = path.with_suffix("").suffix.lower() if suffix == ".gz" else suffix
+    if inner in _TEXT:
+        return _read_text(path, inner, header)
+    if suffix in (".parquet", ".pq"):
+        # ParquetFile reads this file only; read_table would add columns from folder names.
+        return _File(pq.ParquetFile(path).read())
+    if suffix in (".feather", ".arrow"):
+        with pa.memory_map(str(path)) as source:
+            return _File(pa.ipc.open_file(source).read_all())
+    if suffix in (".npy", ".npz"):
+        return _File(*_read_numpy(path))
+    raise DataError(f"the suffix {suffix!r} is not known. Known are {_SUFFIXES}.")
+
+
+def _with_first_parsed(table: pa.Table) -> pa.Table:
+    return table.set_column(0, table.field(0).name, _parse_column(table.column(0)))
+
+
+def _place_of_labels(file: _File) -> int | None:
+    """Return which column of a covariance table labels its rows: pandas' index, or the first."""
+    table = file.table
+    if not isinstance(table, pa.Table) or not table.num_columns:
+        return None
+    index = (table.schema.pandas_metadata or {}).get("index_columns", [])
+    place = next((j for j, name in enumerate(table.column_names) if name in index), None)
+    column = table.column(place or 0)
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return None
+    if (
+        place is not None
+        or table.num_columns == table.num_rows + 1
+        or (file.unnamed and _are_row_labels(column))
+    ):
+        return place or 0
+    return None
+
+
+def _row_names(labels: list[str], names: list[str]) -> list[str] | None:
+    """Return the names of a covariance table's rows; None where the labels only count the rows."""
+    if len(labels) != len(names) or (_are_counted(labels) and set(labels) != set(names)):
+        return None  # a table that is not square is refused for that
+    # A name like NA was read as a gap.
+    return [label or (name if name in _MISSING else "") for label, name in zip(labels, names)]
 
 
 def _read_numpy(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
@@ -134,8 +259,8 @@ def _read_numpy(path: Path) -> tuple[npt.NDArray[Any], list[str] | None]:
     return table, labels.tolist()
 
 
-def _read_text(path: Path, suffix: str, header: bool | Literal["auto"]) -> tuple[pa.Table, bool]:
-    """Read a table of numbers, and of text where a column has any; tell whether it has names."""
+def _read_text(path: Path, suffix: str, header: bool | Literal["auto"]) -> _File:
+    """Read a table of numbers, and of text where a column has any."""
     data: bytes | mmap.mmap
     if path.suffix.lower() == ".gz":
         with gzip.open(path) as stream:
@@ -162,25 +287,16 @@ def _read_text(path: Path, suffix: str, header: bool | Literal["auto"]) -> tuple
                 f"{path}: the first line reads 0, 1, 2, ... like column numbers, and was taken as "
                 "data. Pass header=True if it is not.",
                 DataWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
     begin = stop if header else start
-    labelled = bool(header) and len(cells) > 1 and cells[0] in _INDEX_HEADERS
+    unnamed = bool(header) and len(cells) > 1 and cells[0] in _INDEX_HEADERS
     if not _first_line(data, begin)[0]:
         raise DataError(f"the file has a header of {len(cells)} names, but no rows (0 sample(s)).")
-    table = _parse(data, begin, separator, len(cells), labelled)
+    table = _parse(data, begin, separator, len(cells), unnamed)
     # Renamed only now: the names need not be unique, and rows are parsed by place.
     table = table.rename_columns([(header and cell) or f"x{j}" for j, cell in enumerate(cells)])
-    if labelled and _are_row_labels(table.column(0)):
-        warnings.warn(
-            f"{path}: the first column has no name and holds row labels; it was left out.",
-            DataWarning,
-            stacklevel=3,
-        )
-        table = table.remove_column(0)
-    elif labelled:
-        table = table.set_column(0, table.field(0).name, _parse_column(table.column(0)))
-    return table, bool(header)
+    return _File(table, named=bool(header), unnamed=unnamed)
 
 
 def _first_line(data: bytes | mmap.mmap, start: int) -> tuple[str, int, int]:
@@ -214,7 +330,7 @@ def _separator(first: str, second: str, candidates: str) -> str:
     return candidates[best] if counts[best][0] or "," not in candidates else ","
 
 
-def _parse(data: bytes | mmap.mmap, begin: int, separator: str, d: int, labelled: bool) -> pa.Table:
+def _parse(data: bytes | mmap.mmap, begin: int, separator: str, d: int, unnamed: bool) -> pa.Table:
     """Parse the rows from `begin` on into d columns: numbers, else text where there is text."""
     names = [str(j) for j in range(d)]
     line = len(_first_line(data, begin)[0])
@@ -235,7 +351,7 @@ def _parse(data: bytes | mmap.mmap, begin: int, separator: str, d: int, labelled
 
     types = dict.fromkeys(names, pa.float64())
     try:
-        return read({**types, "0": pa.string()} if labelled else types)
+        return read({**types, "0": pa.string()} if unnamed else types)
     except pa.ArrowInvalid:
         pass  # ragged, or some cell is not plainly a number
     try:
@@ -243,7 +359,7 @@ def _parse(data: bytes | mmap.mmap, begin: int, separator: str, d: int, labelled
     except pa.ArrowInvalid as err:
         _refuse_ragged(data, separator, d)
         raise DataError(f"the file cannot be read as text columns: {err}") from err
-    first = [table.column(0)] if labelled else []
+    first = [table.column(0)] if unnamed else []
     rest = [_parse_column(table.column(j)) for j in range(len(first), d)]
     return pa.table(first + rest, names=names)
 
@@ -265,11 +381,18 @@ def _parse_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _are_row_labels(column: pa.ChunkedArray) -> bool:
     """Whether a column of text holds labels: words, or the numbers 0 to n - 1 or 1 to n."""
-    cells = [(cell or "").strip() for cell in column.to_pylist()]
+    cells = _stripped(column)
+    return _are_counted(cells) or _hold_text(cells)
+
+
+def _stripped(column: pa.ChunkedArray) -> list[str]:
+    return [(cell or "").strip() for cell in column.to_pylist()]
+
+
+def _are_counted(cells: list[str]) -> bool:
+    """Whether the cells are the numbers 0 to n - 1 or 1 to n."""
     counted = [str(i) for i in range(len(cells) + 1)]
-    if cells in (counted[:-1], counted[1:]):
-        return True
-    return _hold_text(cells)
+    return cells in (counted[:-1], counted[1:])
 
 
 def _hold_text(cells: Iterable[str]) -> bool:
