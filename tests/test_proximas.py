@@ -2,11 +2,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bigdag import ProxiMAS, lasso, metrics, simulate
-from bigdag.acyclic import is_acyclic
+from bigdag import ProxiMAS, lasso, metrics, objective, simulate
+from bigdag.acyclic import greedy_order, is_acyclic, rank_of
 from bigdag.data import as_dataset
 from bigdag.errors import MemoryLimitError, ParameterError
 from bigdag.gram import Gram
+from bigdag.learners.proximal_columns import ProximalColumns
 
 from .learner_contract import LearnerContract
 from .literal import equation_1, proximas
@@ -104,26 +105,35 @@ def test_refit_lowers_equation_1_and_says_by_how_much():
     assert literal.refit_gain_ == 0
 
 
-def test_columns_take_in_arcs_that_the_fit_has_not():
+def test_columns_at_rest_are_optimal_over_all_parents():
     """Without its mirror image an arc may be needed that the fit without acyclicity leaves out."""
-    _, X = world(60, 1, n=500)
-    fit = lasso.solve(Gram(as_dataset(X)), 0.1).weights
-    seen, _ = iterates(X, refit=False, start="lasso", max_iter=60)
-    outside = (seen[-1] != 0) & (fit.toarray() == 0)
-    assert outside.any()
-    X = X - X.mean(axis=0)
-    # At the end no arc outside of the working sets wants in by more than a little.
-    left = np.abs(X.T @ (X - X @ seen[-1])) / len(X)
-    np.fill_diagonal(left, 0)
-    assert (left[seen[-1] == 0]).max() < 0.2
+    _, X = world(40, 1, n=500)
+    gram = Gram(as_dataset(X))
+    fit = lasso.solve(gram, 0.1).weights
+    columns = ProximalColumns(gram, 0.1, 20.0, fit, literal=False)
+    order = greedy_order(fit)  # held: only the columns move
+    for k in range(1, 100_000):
+        columns.step(order)
+        still = columns.at_rest(order)
+        if columns.due(k, still):
+            columns.grow()
+        elif still:
+            break
+    W = columns.weights().toarray()
+    assert ((W != 0) & (fit.toarray() == 0)).any()
+    rank = rank_of(order)
+    backward = np.where(rank[:, None] < rank, 0.0, W)
+    # The gradient of the loss and of the pull, which at rest acts on the backward arcs alone.
+    gradient = second_moments(X) @ (W - np.eye(40)) + 20.0 * backward
+    np.fill_diagonal(gradient, 0)
+    assert np.abs(gradient[W == 0]).max() < 0.1 * (1 + 1e-3)
+    assert -gradient[W != 0] == pytest.approx(0.1 * np.sign(W[W != 0]), abs=1e-3)
 
 
 def test_warm_start_is_never_made_worse():
     truth, X = world(30, 2)
     model = ProxiMAS(warm_start_dag=truth).fit(X)
     gram = Gram(as_dataset(X))
-    from bigdag import objective
-
     assert model.objective_ <= objective.value(gram, truth.weights, 0.1)
 
 
@@ -149,6 +159,11 @@ def test_a_device_that_is_not_there():
     _, X = world(5, 1, n=20)
     with pytest.raises(ParameterError, match="device must be one that is there: cpu"):
         ProxiMAS(engine="dense", device="cuda").fit(X)
+
+
+def test_a_device_for_the_sparse_engine():
+    with pytest.raises(ParameterError, match="engine='dense'"):
+        ProxiMAS(device="cuda").fit(world(5, 1, n=20)[1])
 
 
 def test_dense_matrices_that_do_not_fit():
