@@ -18,7 +18,6 @@ from bigdag.gram import Gram
 __all__ = ["ProximalColumns"]
 
 _AT_REST = 1e-7  # a column whose coefficients move less, on the correlation scale, rests
-_GROWTH = 0.25  # of a working set, at the most, between two full checks
 
 
 class ProximalColumns:
@@ -30,9 +29,17 @@ class ProximalColumns:
     """
 
     def __init__(
-        self, gram: Gram, lambda1: float, lambda2: float, W: sp.csc_array, literal: bool
+        self,
+        gram: Gram,
+        lambda1: float,
+        lambda2: float,
+        W: sp.csc_array,
+        literal: bool,
+        eager: bool = False,
     ) -> None:
         self.gram, self.lambda1, self.literal = gram, lambda1, literal
+        # Whether many arcs are missing: the sets then grow faster, and are looked at more often.
+        self.eager = eager
         self.root = np.sqrt(lambda1) * gram.inverse_sd  # the penalty of i in column j, factored
         self.pull = lambda2 * gram.inverse_sd**2
         self.t = 1.0
@@ -140,13 +147,17 @@ class ProximalColumns:
             left[:, gram.sd == 0] = 0.0
             for a, j in enumerate(block):
                 new = np.flatnonzero(left[a] > 0) if gram.sd[j] > 0 else np.empty(0, dtype=int)
-                most = len(new) if self.literal else 8 + int(_GROWTH * sizes[j])
+                most = (
+                    len(new)
+                    if self.literal
+                    else (8 + sizes[j] // 4 if self.eager else 4 + sizes[j] // 20)
+                )
                 if len(new) > most:
                     new = np.sort(new[np.argpartition(-left[a, new], most)[:most]])
                 added.append(new.astype(np.int64))
         counts = np.array([len(new) for new in added], dtype=np.int64)
         self.checked = not counts.any()
-        if counts.sum() <= 0.02 * len(self.b):
+        if not self.eager or counts.sum() <= 0.02 * len(self.b):
             self.wait *= 2
         self.check_at = self.age + self.wait
         if self.checked:

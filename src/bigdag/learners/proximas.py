@@ -211,7 +211,10 @@ class ProxiMAS(Learner):
             value = objective.value(run.gram, W, run.lambda1)
             if run.step("fit", value, W.nnz, lambda: W):
                 return True
-        columns = ProximalColumns(run.gram, run.lambda1, self.lambda2, W, self.steps == "global")
+        columns = ProximalColumns(
+            run.gram, run.lambda1, self.lambda2, W, self.steps == "global",
+            eager=not fit_first,
+        )  # fmt: skip
         if not fit_first:
             columns.grow()
         order = self._order(W)
