@@ -176,7 +176,7 @@ class Gram:
             self.Z = np.multiply(X, scale[:, None], order="C")
             if hold:
                 with self.blas():
-                    self.C = self.Z @ self.Z.T
+                    self.C = _outer_product(self.Z)
         else:
             S = dataset.covariance
             assert S is not None
@@ -289,6 +289,20 @@ def _check_memory(n: int, d: int, hold: bool, budget: int) -> None:
         f"and {format_bytes(budget)} may be used: at most {low} variables fit. Use fewer "
         "variables, raise memory_limit, or run it where there is more memory."
     )
+
+
+def _outer_product(Z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Z Zᵀ (d, d), by strips of its lower half.
+
+    The one call that would do it is a symmetric update, which has crashed in BLAS at d = 20,000.
+    """
+    d, strip = len(Z), 2048
+    C = np.empty((d, d))
+    for a in range(0, d, strip):
+        b = min(a + strip, d)
+        np.matmul(Z[a:b], Z[:b].T, out=C[a:b, :b])
+        C[:a, a:b] = C[a:b, :a].T
+    return C
 
 
 @numba.njit(cache=True, nogil=True, fastmath=True)

@@ -7,8 +7,9 @@ allowed i, ``s z_jᵀr - s²/2 |r|²`` is a lower bound of the optimum.
 
 The way there: coordinate descent on a small working set, with a Newton step on the support where
 descent is slow; then the correlations of the residual with all allowed parents, which give the gap
-and the worst violators to add; until the gap is small. The columns of a block take these turns
-together, so that the full check is one matrix product.
+and the worst violators to add; until the gap is small. On correlations that are held each column
+goes this way alone; on data the columns of a block take turns together, so that the full check is
+one matrix product.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LassoFit", "solve"]
 
-_FIRST = 32  # parents a working set begins with
+_FIRST = 24  # parents a working set begins with
 _MAX_ROUNDS = 60
 _LEAST_PENALTY = 1e-10  # on the correlation scale
 _NEWTONS = 4  # in one turn of descent
@@ -203,6 +204,23 @@ class _Problem:
         for a in todo:
             keep = allowed[a, support[a]] & (values[a] != 0)
             support[a], values[a] = support[a][keep], values[a][keep]
+        gram = self.gram
+        if gram.C is not None:
+            flat = _flat(support, values, todo)
+            pieces = gram.each(
+                partial(
+                    _solve_held, gram.C, allowed[todo], self.root, block[todo], *flat, self.tol
+                ),
+                len(todo),
+            )
+            at = 0
+            for piece in pieces:
+                for i in range(len(piece[0])):
+                    span, a = slice(piece[2][i], piece[2][i + 1]), todo[at + i]
+                    support[a], values[a] = piece[3][span], piece[4][span]
+                    objective[a], gap[a] = piece[0][i], piece[1][i]
+                at += len(piece[0])
+            return support, values, objective, gap
         C_rows = self.gram.rows(block[todo]) if len(todo) else np.empty((0, self.gram.d))
         left = C_rows
         if any(len(support[a]) for a in todo):
@@ -285,94 +303,152 @@ def _penalty(root, i, j):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _certify(left, C_rows, allowed, root, columns, indptr, indices, values, first, last):  # type: ignore[no-untyped-def]
-    """Return objective, duality gap and the violators to add, for rows first..last.
+def _certify_column(left, C_row, allowed, root, j, members, b):  # type: ignore[no-untyped-def]
+    """Return objective and duality gap of a column, and the violators to add to its members.
 
-    ``left`` (k, d) holds the correlations of all variables with each column's residual.
+    ``left`` (d,) holds the correlations of all variables with the residual, ``C_row`` those with
+    the column itself.
     """
-    k, d = last - first, left.shape[1]
-    objective, gap = np.empty(k), np.empty(k)
-    found = np.empty(k + 1, dtype=np.int64)
-    found[0] = 0
-    added = [np.empty(0, dtype=np.int64)]
+    d = len(left)
+    explained, fitted, penalty = 0.0, 0.0, 0.0
     inside = np.zeros(d, dtype=np.bool_)
-    for at in range(k):
-        a = first + at
-        j = columns[a]
-        span = range(indptr[a], indptr[a + 1])
-        explained, fitted, penalty = 0.0, 0.0, 0.0
-        for e in span:
-            i = indices[e]
-            inside[i] = True
-            explained += C_rows[a, i] * values[e]
-            fitted += left[a, i] * values[e]
-            penalty += _penalty(root, i, j) * abs(values[e])
-        square = max(1.0 - explained - fitted, 0.0)  # |r|²
-        inner = 1.0 - explained  # z_jᵀ r
-        limit = np.inf
-        count = 0
-        for i in range(d):
-            if allowed[a, i]:
-                size, p = abs(left[a, i]), _penalty(root, i, j)
+    for s in range(len(members)):
+        i = members[s]
+        inside[i] = True
+        explained += C_row[i] * b[s]
+        fitted += left[i] * b[s]
+        penalty += _penalty(root, i, j) * abs(b[s])
+    square = max(1.0 - explained - fitted, 0.0)  # |r|²
+    limit = np.inf
+    new, excess = np.empty(d, dtype=np.int64), np.empty(d)
+    count = 0
+    for i in range(d):
+        if allowed[i]:
+            size, p = abs(left[i]), _penalty(root, i, j)
+            if size > p:
+                if not inside[i]:
+                    new[count] = i
+                    excess[count] = p - size
+                    count += 1
                 if size * limit > p:
                     limit = p / size
-                if size > p and not inside[i]:
-                    count += 1
-        objective[at] = 0.5 * square + penalty
-        gap[at] = max(objective[at] - dual_bound(inner, square, limit), 0.0)
-        new = np.empty(count, dtype=np.int64)
-        excess = np.empty(count)
-        count = 0
-        for i in range(d):
-            if allowed[a, i] and not inside[i]:
-                over = abs(left[a, i]) - _penalty(root, i, j)
-                if over > 0.0:
-                    new[count] = i
-                    excess[count] = -over
-                    count += 1
-        size = indptr[a + 1] - indptr[a]
-        most = max(_FIRST, size)
-        if count > most:
-            new = new[np.argsort(excess)[:most]]
-            new.sort()
+            elif limit > 1.0 and size * limit > p:
+                limit = p / size
+    objective = 0.5 * square + penalty
+    gap = max(objective - dual_bound(1.0 - explained, square, limit), 0.0)
+    most = max(_FIRST, len(members))
+    if count > most:
+        return objective, gap, np.sort(new[np.argsort(excess[:count])[:most]])
+    return objective, gap, new[:count].copy()
+
+
+@numba.njit(cache=True, nogil=True)
+def _certify(left, C_rows, allowed, root, columns, indptr, indices, values, first, last):  # type: ignore[no-untyped-def]
+    """Return objectives, gaps and the violators to add, for rows first..last."""
+    k = last - first
+    objective, gap = np.empty(k), np.empty(k)
+    found = np.zeros(k + 1, dtype=np.int64)
+    added = [np.empty(0, dtype=np.int64)]
+    for at in range(k):
+        a = first + at
+        span = slice(indptr[a], indptr[a + 1])
+        objective[at], gap[at], new = _certify_column(
+            left[a], C_rows[a], allowed[a], root, columns[a], indices[span], values[span]
+        )
         added.append(new)
         found[at + 1] = found[at] + len(new)
-        for e in span:
-            inside[indices[e]] = False
     flat = np.empty(found[k], dtype=np.int64)
-    for a in range(k):
-        flat[found[a] : found[a + 1]] = added[a + 1]
+    for at in range(k):
+        flat[found[at] : found[at + 1]] = added[at + 1]
     return objective, gap, found, flat
 
 
+@numba.njit(cache=True, nogil=True)
+def _solve_held(C, allowed, root, columns, indptr, indices, values, tol, first, last):  # type: ignore[no-untyped-def]
+    """Solve columns first..last, one after the other, on correlations that are held.
+
+    Returns objectives, gaps and the coefficients as one compressed list. The correlations with the
+    residual are kept up to date by rows of C.
+    """
+    k = last - first
+    objective, gap = np.empty(k), np.empty(k)
+    found = np.zeros(k + 1, dtype=np.int64)
+    all_members, all_b = [np.empty(0, dtype=np.int64)], [np.empty(0)]
+    for at in range(k):
+        a = first + at
+        j = columns[a]
+        members, b = indices[indptr[a] : indptr[a + 1]], values[indptr[a] : indptr[a + 1]]
+        left = C[j].copy()
+        for s in range(len(members)):
+            _subtract(left, C[members[s]], b[s])
+        for _ in range(_MAX_ROUNDS):
+            objective[at], gap[at], new = _certify_column(
+                left, C[j], allowed[a], root, j, members, b
+            )
+            if gap[at] <= tol * objective[at]:
+                break
+            members = np.concatenate((members, new))
+            b = np.concatenate((b, np.zeros(len(new))))
+            before = b.copy()
+            goal = max(0.3 * tol, 0.1 * gap[at] / objective[at])
+            _descend_column(C, True, C[j], root, j, members, b, goal)
+            for s in range(len(members)):
+                if b[s] != before[s]:
+                    _subtract(left, C[members[s]], b[s] - before[s])
+            keep = b != 0.0
+            members, b = members[keep], b[keep]
+        all_members.append(members)
+        all_b.append(b)
+        found[at + 1] = found[at] + len(members)
+    flat_members, flat_b = np.empty(found[k], dtype=np.int64), np.empty(found[k])
+    for at in range(k):
+        flat_members[found[at] : found[at + 1]] = all_members[at + 1]
+        flat_b[found[at] : found[at + 1]] = all_b[at + 1]
+    return objective, gap, found, flat_members, flat_b
+
+
 @numba.njit(cache=True, nogil=True, fastmath=True)
+def _subtract(left, row, value):  # type: ignore[no-untyped-def]
+    """Subtract value times a row, in place."""
+    for i in range(len(left)):
+        left[i] -= value * row[i]
+
+
+@numba.njit(cache=True, nogil=True)
 def _descend_columns(  # type: ignore[no-untyped-def]
     source, is_gram, C_rows, root, columns, indptr, indices, values, first, last, goal
 ):
     """Solve the working sets of columns first..last, in place in values."""
     for a in range(first, last):
         span = slice(indptr[a], indptr[a + 1])
-        members = indices[span]
-        m = len(members)
-        Q = np.empty((m, m))
-        if is_gram:
-            for s in range(m):
-                row = source[members[s]]
-                for t in range(s + 1):
-                    Q[s, t] = row[members[t]]
-            for s in range(m):
-                for t in range(s):
-                    Q[t, s] = Q[s, t]
-        else:
-            Zw = np.empty((m, source.shape[1]))
-            for s in range(m):
-                Zw[s] = source[members[s]]
-            Q[:] = np.dot(Zw, Zw.T)
-        c, p = np.empty(m), np.empty(m)
+        _descend_column(
+            source, is_gram, C_rows[a], root, columns[a], indices[span], values[span], goal[a]
+        )
+
+
+@numba.njit(cache=True, nogil=True)
+def _descend_column(source, is_gram, C_row, root, j, members, b, goal):  # type: ignore[no-untyped-def]
+    """Solve one working set to a relative gap, in place in b."""
+    m = len(members)
+    Q = np.empty((m, m))
+    if is_gram:
         for s in range(m):
-            c[s] = C_rows[a, members[s]]
-            p[s] = _penalty(root, members[s], columns[a])
-        _descend(Q, c, p, values[span], goal[a])
+            row = source[members[s]]
+            for t in range(s + 1):
+                Q[s, t] = row[members[t]]
+        for s in range(m):
+            for t in range(s):
+                Q[t, s] = Q[s, t]
+    else:
+        Zw = np.empty((m, source.shape[1]))
+        for s in range(m):
+            Zw[s] = source[members[s]]
+        Q[:] = np.dot(Zw, Zw.T)
+    c, p = np.empty(m), np.empty(m)
+    for s in range(m):
+        c[s] = C_row[members[s]]
+        p[s] = _penalty(root, members[s], j)
+    _descend(Q, c, p, b, goal)
 
 
 @numba.njit(cache=True, nogil=True)
