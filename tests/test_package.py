@@ -20,7 +20,7 @@ SOURCE = Path(bigdag.__file__).parent
 # A module imports from its own layer or from those above this line; never from below.
 LAYERS = [
     ["errors"],
-    ["acyclic", "dag", "data", "gram", "graph_files", "lasso", "objective", "tables"],
+    ["acyclic", "dag", "data", "descent", "gram", "graph_files", "lasso", "objective", "tables"],
     ["matching", "metrics", "orders", "plot", "simulate", "sortability"],
     ["learners"],
     ["methods", "worlds"],
