@@ -1,0 +1,488 @@
+"""The store: one SQLite file that always holds every finished run.
+
+A finished run enters with all its scores in one transaction, so that whatever is killed at whatever
+moment, the file holds whole runs only. What is under way stands in the table `claims`: a runner
+takes a run by writing its name there, which is how two runners on one store never do the same work
+twice. A claim whose runner has died may be taken over. Everything is readable with plain SQL.
+
+Beside the store ``runs.db`` lie the folders ``runs.datasets``, ``runs.snapshots`` (NPZ, named by
+run) and, while it runs, ``runs.work``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from bigdag import __version__
+from bigdag.errors import BigdagError, DataError, ParameterError, missing_extra
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["FAILED", "Store", "now"]
+
+VERSION = 1
+
+# What --retry-failed does again. A learner that diverged has answered: it would do so again.
+FAILED = ("error", "crashed", "out_of_memory", "timeout", "interrupted")
+
+_STALE = 60.0  # seconds without a heartbeat after which a runner on another machine counts as dead
+_BUSY = 60.0  # seconds to wait for another process that writes
+
+_TEXT, _INTEGER, _REAL = "TEXT", "INTEGER", "REAL"
+_COLUMNS = {
+    "run": "TEXT PRIMARY KEY", "experiment": _TEXT, "preset": _TEXT, "dataset": _TEXT,
+    "graph": _TEXT, "k": _REAL, "d": _INTEGER, "n": _INTEGER, "noise": _TEXT, "scale": _TEXT,
+    "units": _TEXT, "repetition": _INTEGER, "method": _TEXT, "word": _TEXT,
+    "status": "TEXT NOT NULL", "message": _TEXT, "seconds": _REAL, "iterations": _INTEGER,
+    "objective": _REAL, "n_arcs": _INTEGER, "peak_bytes": _INTEGER, "threads": _INTEGER,
+    "memory_limit": _INTEGER, "time_limit": _REAL, "seed": _INTEGER, "var_sortability": _REAL,
+    "r2_sortability": _REAL, "var_sortability_found": _REAL, "started": _TEXT, "finished": _TEXT,
+    "overhead_seconds": _REAL, "job": _TEXT, "phase_seconds": _TEXT, "phase_steps": _TEXT,
+    "curve": _TEXT, "versions": _TEXT, "machine": _TEXT,
+}  # fmt: skip
+_NOT_EXPORTED = ("job", "phase_seconds", "phase_steps", "curve")
+_SCORES = ("run", "snapshot", "weights", "directed", "threshold", "metric", "value")
+
+_SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT);
+CREATE TABLE IF NOT EXISTS runs ({", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())});
+CREATE TABLE IF NOT EXISTS scores (
+    run TEXT NOT NULL, snapshot REAL, weights TEXT, directed INTEGER, threshold REAL,
+    metric TEXT NOT NULL, value REAL);
+CREATE INDEX IF NOT EXISTS scores_by_run ON scores (run);
+CREATE TABLE IF NOT EXISTS planned (
+    run TEXT PRIMARY KEY, experiment TEXT, preset TEXT, method TEXT, dataset TEXT, threads INTEGER,
+    time_limit REAL);
+CREATE TABLE IF NOT EXISTS claims (
+    run TEXT PRIMARY KEY, owner TEXT NOT NULL, begun REAL NOT NULL, heartbeat REAL NOT NULL);
+"""
+
+
+def now() -> str:
+    """Return the time as the store writes it: ISO 8601, UTC."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+# ------------------------------------------------------------------ who runs
+
+
+@cache
+def _psutil() -> Any:
+    try:
+        import psutil
+    except ImportError:
+        raise missing_extra("psutil", "experiments", "Running experiments") from None
+    return psutil
+
+
+def _this_process() -> str:
+    """Return host:pid:start, which no other process ever has."""
+    return f"{socket.gethostname()}:{os.getpid()}:{_psutil().Process().create_time():.2f}"
+
+
+def _alive(owner: str, heartbeat: float) -> bool:
+    """Tell whether the process that made a claim can still finish it."""
+    host, pid, start = owner.rsplit(":", 2)
+    if host != socket.gethostname():
+        return time.time() - heartbeat < _STALE
+    psutil = _psutil()
+    try:
+        process = psutil.Process(int(pid))
+        # The start tells a process from a later one with its number; a zombie does no work.
+        same = abs(process.create_time() - float(start)) < 2.0
+        return bool(same and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+# ------------------------------------------------------------------ the store
+
+
+class Store:
+    """Every finished run of some experiments, in one SQLite file.
+
+    Parameters
+    ----------
+    path : str or path
+        The file. It is made where there is none, with the folders it lies in.
+    read_only : bool, default=False
+        Whether only to look; the file must exist then, and its folder may be read-only.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> job = {"run": "00ff", "experiment": "mine", "method": {"name": "A", "word": "gd"},
+    ...        "dataset": {"name": "ER1", "d": 10}}
+    >>> with tempfile.TemporaryDirectory() as folder, Store(f"{folder}/runs.db") as store:
+    ...     store.claim(job["run"])
+    ...     score = {"metric": "f1", "value": 0.5, "weights": "dag", "directed": True}
+    ...     store.finish(job, {"status": "converged", "scores": [score]})
+    ...     store.runs()[["run", "method", "d", "status"]].values.tolist()
+    True
+    True
+    [['00ff', 'A', 10, 'converged']]
+    """
+
+    def __init__(self, path: str | os.PathLike[str], read_only: bool = False) -> None:
+        self.path = Path(path)
+        self.read_only = read_only
+        if self.path.is_dir():
+            raise ParameterError(f"{path} is a folder. Give the name of a file as the store.")
+        if read_only and not self.path.is_file():
+            raise ParameterError(f"There is no store {path}. Make one with: bigdag experiment run")
+        with self._sentences():
+            if not read_only:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._sql = self._open()
+        try:
+            with self._sentences():
+                self._check_and_create()
+        except BaseException:
+            self._sql.close()
+            raise
+        self._owner = None if read_only else _this_process()
+
+    def _open(self) -> sqlite3.Connection:
+        place = self.path.absolute()
+        if not self.read_only:
+            sql = sqlite3.connect(place, timeout=_BUSY, isolation_level=None)
+            sql.execute("PRAGMA synchronous = FULL")
+            return sql
+        # A WAL store needs a shared-memory file even to be read. Where the folder does not allow
+        # one and nothing is left in a WAL, the file alone is all there is.
+        for how in ("mode=ro", "mode=ro&immutable=1"):
+            sql = sqlite3.connect(
+                f"{place.as_uri()}?{how}", uri=True, timeout=_BUSY, isolation_level=None
+            )
+            try:
+                sql.execute("SELECT count(*) FROM sqlite_master")
+                return sql
+            except sqlite3.OperationalError:
+                sql.close()
+                wal = Path(f"{place}-wal")
+                if "immutable" in how or (wal.exists() and wal.stat().st_size):
+                    raise
+        raise AssertionError
+
+    def _check_and_create(self) -> None:
+        tables = {row[0] for row in self._sql.execute("SELECT name FROM sqlite_master")}
+        if tables and not {"meta", "runs", "scores"} <= tables:
+            raise DataError(
+                f"{self.path} is a database, but no store of experiments. Give another name."
+            )
+        if not tables:
+            if self.read_only:
+                raise DataError(f"{self.path} is empty. Fill it with: bigdag experiment run")
+            self._sql.execute("PRAGMA journal_mode = WAL")
+            with self._write():  # two runners may be here at once
+                for statement in _SCHEMA.split(";"):
+                    self._sql.execute(statement)
+                self._sql.executemany(
+                    "INSERT OR IGNORE INTO meta VALUES (?, ?)",
+                    [("version", str(VERSION)), ("bigdag", __version__), ("created", now())],
+                )
+        found = self.meta().get("version", "none")
+        if not found.isdigit() or int(found) > VERSION:
+            raise DataError(
+                f"{self.path} was written by a newer bigdag: version {found} of the store, and "
+                f"this bigdag ({__version__}) knows {VERSION}. Update bigdag, or name another "
+                "store. Nothing was changed."
+            )
+
+    @contextmanager
+    def _sentences(self) -> Iterator[None]:
+        """Turn what SQLite and the file system say into sentences."""
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            if isinstance(error, BigdagError):
+                raise
+            raise BigdagError(self._sentence(error)) from error
+
+    def _sentence(self, error: Exception) -> str:
+        code = getattr(error, "sqlite_errorcode", None)
+        text = getattr(error, "strerror", None) or str(error)
+        code = None if code is None else code & 0xFF  # without the extension
+        if code == sqlite3.SQLITE_FULL or "disk is full" in text or "No space left" in text:
+            return (
+                f"The disk that holds {self.path} is full. Every finished run is kept. Make room "
+                "and give the same command again; it does what is missing."
+            )
+        if code == sqlite3.SQLITE_NOTADB:
+            return f"{self.path} is not an SQLite file, so it is no store. Give another name."
+        if code == sqlite3.SQLITE_BUSY:
+            return (
+                f"{self.path} was locked by another program for {_BUSY:.0f} s. Every finished run "
+                "is kept. End that program and give the same command again."
+            )
+        what = "read" if self.read_only else "write"
+        return (
+            f"Cannot {what} the store {self.path}: {text}. Give a file in a folder that can be "
+            f"{'read' if self.read_only else 'written'}. What was finished is unchanged."
+        )
+
+    @contextmanager
+    def _write(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that holds the right to write from its beginning."""
+        with self._sentences():
+            self._sql.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._sql
+                self._sql.execute("COMMIT")
+            except BaseException:
+                if self._sql.in_transaction:
+                    self._sql.execute("ROLLBACK")
+                raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._sql.close()
+
+    def beside(self, what: str) -> Path:
+        """Return the folder of this store for datasets, snapshots or work; it may not exist.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, Store(f"{folder}/runs.db") as store:
+        ...     store.beside("snapshots").name
+        'runs.snapshots'
+        """
+        return self.path.absolute().with_name(f"{self.path.stem}.{what}")
+
+    # -------------------------------------------------------------- to run
+
+    def plan(self, jobs: Iterable[Mapping[str, Any]]) -> None:
+        """Note what is to be run, so that `status` can say what is missing."""
+        rows = [
+            (job["run"], job.get("experiment"), job.get("preset"), job["method"]["name"],
+             job["dataset"]["name"], job.get("threads"), job.get("time_limit"))
+            for job in jobs
+        ]  # fmt: skip
+        with self._write() as sql:
+            sql.executemany("INSERT OR IGNORE INTO planned VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def statuses(self) -> dict[str, str]:
+        """Return the status of each finished run, by run."""
+        with self._sentences():
+            return dict(self._sql.execute("SELECT run, status FROM runs").fetchall())
+
+    def claim(self, run: str, retry_before: str | None = None) -> bool:
+        """Take a run, unless it is finished or a living runner has it.
+
+        Parameters
+        ----------
+        run : str
+            Its id.
+        retry_before : str or None
+            A time: a run that failed before it may be taken again.
+
+        Returns
+        -------
+        bool
+            Whether it is ours to do.
+        """
+        with self._write() as sql:
+            done = sql.execute("SELECT status, finished FROM runs WHERE run = ?", (run,)).fetchone()
+            if done is not None and not (
+                retry_before is not None and done[0] in FAILED and done[1] < retry_before
+            ):
+                return False
+            held = sql.execute(
+                "SELECT owner, heartbeat FROM claims WHERE run = ?", (run,)
+            ).fetchone()
+            if held is not None and held[0] != self._owner and _alive(*held):
+                return False
+            moment = time.time()
+            sql.execute(
+                "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)",
+                (run, self._owner, moment, moment),
+            )
+            return True
+
+    def heartbeat(self) -> None:
+        """Say that this process still works on what it has claimed."""
+        with self._write() as sql:
+            sql.execute(
+                "UPDATE claims SET heartbeat = ? WHERE owner = ?", (time.time(), self._owner)
+            )
+
+    def release(self) -> None:
+        """Give back what this process has claimed and not finished."""
+        with self._write() as sql:
+            sql.execute("DELETE FROM claims WHERE owner = ?", (self._owner,))
+
+    def finish(self, job: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
+        """Write a finished run and its scores, in one transaction.
+
+        Parameters
+        ----------
+        job : mapping
+            What was to be done.
+        record : mapping
+            What came out; only its status is a must.
+
+        Returns
+        -------
+        bool
+            False if the run was there already; nothing is changed then. A run that failed is
+            replaced.
+        """
+        row = _row(job, record)
+        scores = [[row["run"], *(score.get(name) for name in _SCORES[1:])]
+                  for score in record.get("scores") or ()]  # fmt: skip
+        with self._write() as sql:
+            sql.execute("DELETE FROM claims WHERE run = ? AND owner = ?", (row["run"], self._owner))
+            done = sql.execute("SELECT status FROM runs WHERE run = ?", (row["run"],)).fetchone()
+            if done is not None and done[0] not in FAILED:
+                return False
+            sql.execute("DELETE FROM scores WHERE run = ?", (row["run"],))
+            marks = ", ".join("?" * len(_COLUMNS))
+            sql.execute(f"INSERT OR REPLACE INTO runs VALUES ({marks})", list(row.values()))
+            sql.executemany("INSERT INTO scores VALUES (?, ?, ?, ?, ?, ?, ?)", scores)
+        return True
+
+    # -------------------------------------------------------------- to look
+
+    def meta(self) -> dict[str, str]:
+        """Return what the store says about itself."""
+        with self._sentences():
+            return dict(self._sql.execute("SELECT key, value FROM meta").fetchall())
+
+    def claims(self) -> list[dict[str, Any]]:
+        """Return the runs that a living runner has under way, the oldest first.
+
+        Returns
+        -------
+        list of dict
+            run, experiment, method, dataset, owner, seconds (since it began), time_limit.
+        """
+        with self._sentences():
+            rows = self._sql.execute(
+                "SELECT c.run, p.experiment, p.method, p.dataset, c.owner, c.begun, c.heartbeat, "
+                "p.time_limit FROM claims c LEFT JOIN planned p ON p.run = c.run ORDER BY c.begun"
+            ).fetchall()
+        moment = time.time()
+        return [
+            {
+                "run": run, "experiment": experiment, "method": method, "dataset": dataset,
+                "owner": owner, "seconds": max(moment - begun, 0.0), "time_limit": time_limit,
+            }
+            for run, experiment, method, dataset, owner, begun, heartbeat, time_limit in rows
+            if _alive(owner, heartbeat)
+        ]  # fmt: skip
+
+    def counts(self) -> list[dict[str, Any]]:
+        """Return for each experiment and preset what is planned and what became of it.
+
+        Returns
+        -------
+        list of dict
+            experiment, preset, planned, and statuses: how many runs ended with each.
+        """
+        with self._sentences():
+            rows = self._sql.execute(
+                "SELECT experiment, preset, status, count(*) FROM ("
+                "  SELECT p.experiment, p.preset, r.status FROM planned p"
+                "  LEFT JOIN runs r ON r.run = p.run UNION ALL"
+                "  SELECT experiment, preset, status FROM runs"
+                "  WHERE run NOT IN (SELECT run FROM planned)"
+                ") GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
+            ).fetchall()
+        found: dict[tuple[Any, Any], dict[str, Any]] = {}
+        for experiment, preset, status, count in rows:
+            part = found.setdefault(
+                (experiment, preset),
+                {"experiment": experiment, "preset": preset, "planned": 0, "statuses": {}},
+            )
+            part["planned"] += count
+            if status is not None:
+                part["statuses"][status] = count
+        return list(found.values())
+
+    def runs(self) -> pd.DataFrame:
+        """Return the finished runs, a row each, in the order they finished.
+
+        The columns job, phase_seconds, phase_steps, curve, versions and machine are JSON.
+        """
+        return self._frame("SELECT * FROM runs ORDER BY finished, run")
+
+    def scores(self) -> pd.DataFrame:
+        """Return all scores: run, snapshot, weights, directed, threshold, metric, value."""
+        return self._frame(f"SELECT {', '.join(_SCORES)} FROM scores ORDER BY rowid")
+
+    def export(self) -> pd.DataFrame:
+        """Return one long table: each score beside its run; a run without scores stands alone."""
+        runs = self.runs().drop(columns=list(_NOT_EXPORTED))
+        for name in ("versions", "machine"):  # long texts, the same in most rows
+            runs[name] = runs[name].astype("category")
+        return runs.merge(self.scores(), on="run", how="left")
+
+    def _frame(self, query: str) -> pd.DataFrame:
+        import pandas as pd
+
+        with self._sentences():
+            found = self._sql.execute(query)
+            names = [column[0] for column in found.description]
+            kinds = _COLUMNS | dict.fromkeys(("snapshot", "directed", "threshold", "value"), _REAL)
+            frame = pd.DataFrame(found.fetchall(), columns=names)
+        # A column that holds nothing has its type all the same; whole numbers with gaps are floats.
+        types: dict[str, Any] = {}
+        for name in names:
+            kind = kinds.get(name, _TEXT).split()[0]
+            whole = kind == _INTEGER and not frame[name].isna().any()
+            types[name] = "str" if kind == _TEXT else "int64" if whole else "float64"
+        frame = frame.astype(types)
+        if "directed" in names:
+            frame["directed"] = frame["directed"] == 1
+        return frame
+
+
+def _row(job: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row of `runs` for a finished run, in the order of its columns."""
+    data, method = job["dataset"], job["method"]
+    sortability = record.get("sortability") or {}
+    known = {
+        "run": job["run"],
+        "dataset": data["name"],
+        "repetition": data.get("seed"),
+        "method": method["name"],
+        "word": method.get("word"),
+        "threads": record.get("threads") or job.get("threads"),
+        "var_sortability": sortability.get("var"),
+        "r2_sortability": sortability.get("r2"),
+        "var_sortability_found": sortability.get("var_found"),
+        "finished": record.get("finished") or now(),
+        "job": dict(job),
+    }
+    row = {}
+    for name in _COLUMNS:
+        value = known.get(name)
+        for source in (record, job, data):  # the first that has it
+            if value is None and name not in known:
+                value = source.get(name)
+        row[name] = json.dumps(value) if isinstance(value, dict | list) else value
+    return row
