@@ -1,0 +1,493 @@
+"""The pictures of a report, drawn with matplotlib: dots by method, curves, and stacked bars.
+
+Every method has one colour, marker and line style in all pictures. No two methods of the first
+sixteen share a marker, so that the pictures stay readable in grey print. Sizes are inches; a
+picture is as wide as a page of text.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from bigdag.errors import missing_extra
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Level", "Picture", "Style", "bars", "curves", "dots", "styles"]
+
+WIDTH = 7.2
+_HIGHEST = 10.4  # of one picture; more rows of panels go on in the next
+_INK, _PALE, _GRID = "#1a1a1a", "#5a5a5a", "#d9d9d9"
+# Okabe and Ito's colours, told apart by colour-blind readers, with wine for their yellow, which is
+# too pale on white.
+_COLOURS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#1a1a1a", "#882255",
+)  # fmt: skip
+_MARKERS: tuple[Any, ...] = (
+    "o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "d", "p", (4, 1, 0), "h", (3, 1, 0), "H",
+)  # fmt: skip
+_LARGER = {"*": 1.45, "P": 1.15, "X": 1.15, (4, 1, 0): 1.5, (3, 1, 0): 1.5, "d": 1.15}
+_DASHES: tuple[Any, ...] = (
+    "-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)), (0, (9, 2)), (0, (3, 1, 1, 1, 1, 1)),
+    (0, (2, 2)), (0, (7, 1.5, 2, 1.5)),
+)  # fmt: skip
+# Of the bars: statuses with an answer are pale and plain, failures are dark and hatched.
+_STATUS = {
+    "converged": ("#cfe3f1", ""), "max_iter": ("#a9cbe3", ""), "time_limit": ("#dddddd", ""),
+    "diverged": ("#f3d9a4", ".."), "interrupted": ("#c9c9c9", "xx"), "error": ("#D55E00", "//"),
+    "crashed": ("#882255", "\\\\"), "out_of_memory": ("#0072B2", "xxx"),
+    "timeout": ("#555555", "--"),
+}  # fmt: skip
+_RC: dict[Any, Any] = {
+    "font.family": "DejaVu Sans", "font.size": 7.5, "axes.labelsize": 7.5, "xtick.labelsize": 7,
+    "ytick.labelsize": 7, "axes.edgecolor": "#808080", "axes.linewidth": 0.6, "text.color": _INK,
+    "axes.labelcolor": _INK, "xtick.color": _INK, "ytick.color": _INK, "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6, "xtick.major.size": 2.5, "ytick.major.size": 2.5,
+    "xtick.minor.size": 0, "ytick.minor.size": 0, "axes.grid": True, "grid.color": _GRID,
+    "grid.linewidth": 0.5, "axes.axisbelow": True, "svg.fonttype": "path",
+    "svg.hashsalt": "bigdag", "legend.frameon": False, "legend.fontsize": 7.5,
+    "hatch.linewidth": 0.6, "axes.spines.top": False, "axes.spines.right": False,
+    "text.usetex": False, "text.parse_math": False,
+}  # fmt: skip
+
+
+class Style(NamedTuple):
+    """How a method looks in every picture."""
+
+    colour: str
+    marker: Any
+    dashes: Any
+
+    def size(self, points: float) -> float:
+        """Return the size that makes this marker look as large as a circle."""
+        return points * _LARGER.get(self.marker, 1.0)
+
+
+class Level(NamedTuple):
+    """One of several values of a method in a panel: its name in the frame, its words, its fill."""
+
+    name: str
+    label: str
+    fill: str  # full, open or half
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawn picture: its name in files, and its bytes in both formats."""
+
+    name: str
+    png: bytes
+    svg: bytes
+    width: int  # CSS pixels
+    height: int
+
+
+def styles(methods: Sequence[str]) -> dict[str, Style]:
+    """Return the style of each method.
+
+    Examples
+    --------
+    >>> look = styles([f"m{i}" for i in range(16)])
+    >>> len({style.marker for style in look.values()})
+    16
+    """
+    return {
+        name: Style(
+            _COLOURS[i % len(_COLOURS)],
+            _MARKERS[i % len(_MARKERS)],
+            _DASHES[(i + i // len(_DASHES)) % len(_DASHES)],
+        )
+        for i, name in enumerate(methods)
+    }
+
+
+def dots(
+    name: str,
+    frame: pd.DataFrame,
+    look: Mapping[str, Style],
+    *,
+    levels: Sequence[Level] = (),
+    xlabel: str = "average precision",
+    title: str = "",
+    chance: float | None = None,
+) -> list[Picture]:
+    """Draw a point with its standard deviation for each category, in a grid of panels.
+
+    Parameters
+    ----------
+    name : str
+        Of the files.
+    frame : DataFrame
+        `row` and `column` (the titles of the panel), `category`, `mean`, `sd`, and where there are
+        levels `level`; where there are `runs` and `total`, a panel says what is missing, and the
+        `cause` where nothing is left. Panels, categories and levels keep the order of the frame.
+    look : mapping
+        The style of each category.
+    levels : sequence of Level, optional
+        Values that share a line; they are joined.
+    chance : float, optional
+        A value to mark in all panels.
+
+    Returns
+    -------
+    list of Picture
+        One, or several where the panels do not fit on a page.
+    """
+    categories = [c for c in look if c in set(frame["category"])]
+    columns, rows = list(dict.fromkeys(frame["column"])), list(dict.fromkeys(frame["row"]))
+    row_height = 0.155 * len(categories) + 0.1
+    fit = max(1, int((_HIGHEST - 1.2) / (row_height + 0.34)))
+    left = min(2.3, 0.25 + 0.064 * max(len(_short(c)) for c in categories))
+    wide = max(1, min(6, int((WIDTH - left) / 0.85)))
+    sheets = [
+        (columns[i : i + wide], rows[j : j + fit])
+        for i in range(0, len(columns), wide)
+        for j in range(0, len(rows), fit)
+    ]
+    pictures = []
+    for number, (across, down) in enumerate(sheets, 1):
+        part = frame[frame["column"].isin(across) & frame["row"].isin(down)]
+        head = 0.22 + (0.2 if title else 0) + (0.2 if levels else 0)
+        height = head + len(down) * (row_height + 0.34) + 0.35
+        with _figure(WIDTH, height) as figure:
+            _heading(figure, title, number, len(sheets))
+            width = (WIDTH - left - 0.15) / max(len(across), 2)
+            if levels:
+                _level_legend(figure, levels, height - (0.3 if title else 0.1))
+            for i, row in enumerate(down):
+                bottom = height - head - (i + 1) * (row_height + 0.34) + 0.14
+                for j, column in enumerate(across):
+                    box = (left + j * width, bottom, width - 0.3, row_height)
+                    axes = figure.add_axes(_share(box, WIDTH, height))
+                    panel = part[(part["row"] == row) & (part["column"] == column)]
+                    _dot_panel(axes, panel, categories, look, levels, chance)
+                    axes.tick_params(labelleft=j == 0, labelbottom=i == len(down) - 1)
+                    axes.set_title(column, fontsize=7.5, pad=3)
+                    if i == len(down) - 1:
+                        axes.set_xlabel(xlabel if j == (len(across) - 1) // 2 else "")
+                if row:
+                    figure.text(
+                        0.05 / WIDTH, (bottom + row_height + 0.06) / height, row,
+                        fontweight="bold", fontsize=7.5, va="bottom",
+                    )  # fmt: skip
+            pictures.append(_picture(figure, _numbered(name, number, len(sheets))))
+    return pictures
+
+
+def _dot_panel(
+    axes: Any,
+    panel: pd.DataFrame,
+    categories: list[str],
+    look: Mapping[str, Style],
+    levels: Sequence[Level],
+    chance: float | None,
+) -> None:
+    axes.set(xlim=(-0.03, 1.03), ylim=(len(categories) - 0.4, -0.6))
+    axes.set_yticks(range(len(categories)), [_short(c) for c in categories])
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "", "0.5", "", "1"])
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    if chance is not None:
+        axes.axvline(chance, color=_PALE, linewidth=0.8, linestyle=(0, (3, 2)), zorder=1)
+    fills = {level.name: level.fill for level in levels}
+    for at, category in enumerate(categories):
+        mine = panel[panel["category"] == category]
+        values = mine["mean"].dropna()
+        style = look[category]
+        if len(values) > 1:
+            axes.plot(values, [at] * len(values), color=style.colour, linewidth=0.9, zorder=2)
+        for record in mine.to_dict("records"):
+            mean, sd = record["mean"], record["sd"]
+            if not np.isfinite(mean):
+                words = str(record.get("cause") or "").replace("_", " ")
+                axes.text(0.0, at, words, fontsize=5.8, color=_PALE, va="center", style="italic")
+                continue
+            fill = fills.get(record.get("level", ""), "full")
+            if np.isfinite(sd) and sd > 0:
+                low, high = max(mean - sd, 0.0), min(mean + sd, 1.0)
+                axes.plot(
+                    [low, high], [at, at], color=style.colour, linewidth=2.6, alpha=0.45,
+                    solid_capstyle="butt", zorder=2,
+                )  # fmt: skip
+            axes.plot(
+                [mean], [at], marker=style.marker, markersize=style.size(4.4), color=style.colour,
+                zorder=3, clip_on=False, markeredgewidth=0.9, **_filled(fill, style.colour),
+            )  # fmt: skip
+            if not levels and record.get("runs", 0) < record.get("total", 0):
+                axes.text(
+                    1.06, at, f"{record['runs']:.0f}/{record['total']:.0f}", fontsize=5.2,
+                    color=_PALE, va="center",
+                )  # fmt: skip
+
+
+def _filled(fill: str, colour: str) -> dict[str, Any]:
+    """Return how a marker is filled; an open one is white, so that no line shows through."""
+    return {
+        "fillstyle": "left" if fill == "half" else "full",
+        "markerfacecolor": "white" if fill == "open" else colour,
+        "markerfacecoloralt": "white",
+    }
+
+
+def _level_legend(figure: Any, levels: Sequence[Level], top: float) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D(
+            [], [], color=_PALE, marker="o", linestyle="", markersize=5, label=level.label,
+            **_filled(level.fill, _PALE),
+        )
+        for level in levels
+    ]  # fmt: skip
+    height = figure.get_size_inches()[1]
+    figure.legend(
+        handles=handles, loc="upper left", bbox_to_anchor=(0.0, top / height),
+        ncols=len(handles), handletextpad=0.2, columnspacing=1.4, borderaxespad=0.0,
+    )  # fmt: skip
+
+
+def curves(
+    name: str,
+    frame: pd.DataFrame,
+    look: Mapping[str, Style],
+    *,
+    xlabel: str,
+    ylabel: str,
+    title: str = "",
+    log_x: bool = False,
+    log_y: bool = False,
+    ylim: tuple[float, float] | None = None,
+    ticks: Sequence[float] | None = None,
+) -> list[Picture]:
+    """Draw a curve with its standard deviation for each method, in a grid of panels.
+
+    Parameters
+    ----------
+    name : str
+        Of the files.
+    frame : DataFrame
+        `panel` (its title), `method`, `x`, `mean` and `sd`, in the order to draw. Panels that have
+        a `ylabel` of their own may have axes of their own.
+    ticks : sequence of float, optional
+        The places of x to name, where these are few values.
+
+    Returns
+    -------
+    list of Picture
+        One, or several where the panels do not fit on a page.
+    """
+    methods = [m for m in look if m in set(frame["method"])]
+    panels = list(dict.fromkeys(frame["panel"]))
+    entry = 0.5 + 0.064 * max(len(_short(m)) for m in methods)
+    legend_columns = max(1, min(len(methods), int((WIDTH - 0.2) / entry)))
+    legend = 0.1 + 0.16 * -(-len(methods) // legend_columns)
+    across = min(len(panels), 3 if len(panels) != 4 else 2)
+    fit = across * max(1, int((_HIGHEST - legend - 0.5) / 2.45))
+    sheets = [panels[i : i + fit] for i in range(0, len(panels), fit)]
+    pictures = []
+    for number, shown in enumerate(sheets, 1):
+        lines = -(-len(shown) // across)
+        head = 0.3 if title else 0.1
+        height = head + lines * 2.45 + legend + 0.05
+        with _figure(WIDTH, height) as figure:
+            _heading(figure, title, number, len(sheets))
+            # One panel alone need not be as wide as the page.
+            width = WIDTH / max(across, 1.4)
+            for i, panel in enumerate(shown):
+                row, column = divmod(i, across)
+                box = (
+                    column * width + 0.52, legend + 0.45 + (lines - 1 - row) * 2.45,
+                    width - 0.68, 1.72,
+                )  # fmt: skip
+                axes = figure.add_axes(_share(box, WIDTH, height))
+                part = frame[frame["panel"] == panel]
+                own = str(part["ylabel"].iloc[0]) if "ylabel" in part else ylabel
+                _curve_panel(axes, part, look, log_x, log_y, ylim, ticks)
+                axes.set_title(panel, fontsize=7.5, pad=4)
+                axes.set_ylabel(own if column == 0 or "ylabel" in part else "")
+                axes.set_xlabel(xlabel if i + across >= len(shown) else "")
+            _method_legend(figure, methods, look, legend_columns)
+            pictures.append(_picture(figure, _numbered(name, number, len(sheets))))
+    return pictures
+
+
+def _curve_panel(
+    axes: Any,
+    part: pd.DataFrame,
+    look: Mapping[str, Style],
+    log_x: bool,
+    log_y: bool,
+    ylim: tuple[float, float] | None,
+    ticks: Sequence[float] | None,
+) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+    if log_x:
+        axes.set_xscale("log")
+    if log_y:
+        axes.set_yscale("log")
+    shown = [m for m in look if m in set(part["method"])]
+    for place, method in enumerate(shown):
+        mine, style = part[part["method"] == method], look[method]
+        x, mean, sd = (mine[c].to_numpy(dtype=float) for c in ("x", "mean", "sd"))
+        # Few markers a line, begun at different places, so that those of equal curves all show.
+        every = max(1, len(x) // 6)
+        if np.isfinite(sd).any() and len(x) > 1:
+            low = np.maximum(mean - sd, mean * 0.01) if log_y else mean - sd
+            axes.fill_between(x, low, mean + sd, color=style.colour, alpha=0.12, linewidth=0)
+        elif np.isfinite(sd).any():
+            axes.errorbar(x, mean, sd, color=style.colour, linewidth=0.9)
+        axes.plot(
+            x, mean, color=style.colour, linestyle=style.dashes, linewidth=1.2,
+            marker=style.marker, markersize=style.size(4.2), markeredgecolor="white",
+            markeredgewidth=0.4, markevery=(place % every, every), zorder=3 + place / 100,
+            clip_on=log_y or ylim is None,
+        )  # fmt: skip
+    if ylim:
+        axes.set_ylim(*ylim)
+    spread = part["x"].min(), part["x"].max()
+    if ticks is not None:
+        axes.set_xticks(list(ticks), [_number(t) for t in ticks])
+        axes.xaxis.set_minor_locator(NullLocator())
+        if log_x:
+            axes.set_xlim(spread[0] / 1.12, spread[1] * 1.12)
+    elif log_x:
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: _number(v)))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    if log_y:
+        low, high = axes.get_ylim()
+        if high / low < 30:
+            axes.yaxis.set_major_locator(LogLocator(10, subs=(1, 1.5, 2, 3, 5, 7)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: _number(v)))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _method_legend(
+    figure: Any, methods: Sequence[str], look: Mapping[str, Style], columns: int
+) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D(
+            [], [], color=look[m].colour, linestyle=look[m].dashes, linewidth=1.2,
+            marker=look[m].marker, markersize=look[m].size(4.6), markeredgecolor="white",
+            markeredgewidth=0.4, label=_short(m),
+        )
+        for m in methods
+    ]  # fmt: skip
+    figure.legend(
+        handles=handles, loc="lower center", ncols=columns, handlelength=3.2, columnspacing=1.2,
+        borderaxespad=0.2, labelspacing=0.35, handletextpad=0.5,
+    )  # fmt: skip
+
+
+def bars(name: str, frame: pd.DataFrame, *, title: str = "") -> list[Picture]:
+    """Draw how many runs of each method ended how: `method`, `status` and `runs`, stacked."""
+    from matplotlib.patches import Patch
+
+    known = [s for s in _STATUS if s in set(frame["status"])]
+    other = sorted(set(frame["status"]) - set(known))
+    methods = list(dict.fromkeys(frame["method"]))
+    counts = frame.pivot_table(
+        index="method", columns="status", values="runs", aggfunc="sum", fill_value=0
+    ).reindex(methods)
+    look = {s: _STATUS.get(s, ("#ffffff", "oo")) for s in [*known, *other]}
+    left = min(2.3, 0.25 + 0.064 * max(len(_short(m)) for m in methods))
+    legend = 0.1 + 0.17 * -(-len(look) // 5)
+    head = 0.32 if title else 0.1
+    height = head + 0.21 * len(methods) + 0.45 + legend
+    with _figure(WIDTH, height) as figure:
+        _heading(figure, title, 1, 1)
+        box = (left, legend + 0.4, WIDTH - left - 0.2, 0.21 * len(methods))
+        axes = figure.add_axes(_share(box, WIDTH, height))
+        start = np.zeros(len(methods))
+        widest = counts.sum(axis=1).max()
+        for status, (colour, hatch) in look.items():
+            width = counts[status].to_numpy(dtype=float)
+            axes.barh(
+                range(len(methods)), width, 0.74, left=start, color=colour, hatch=hatch,
+                edgecolor="white" if hatch else "#808080", linewidth=0.4,
+            )  # fmt: skip
+            for at in np.flatnonzero(width > widest * 0.025):
+                axes.text(
+                    start[at] + width[at] / 2, at, f"{width[at]:.0f}", fontsize=6, ha="center",
+                    va="center_baseline",
+                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85},
+                )  # fmt: skip
+            start += width
+        axes.set_yticks(range(len(methods)), [_short(m) for m in methods])
+        axes.set(ylim=(len(methods) - 0.4, -0.6), xlim=(0, widest * 1.01), xlabel="runs")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.tick_params(axis="y", length=0)
+        axes.grid(axis="y", visible=False)
+        handles = [
+            Patch(
+                facecolor=c, hatch=h, edgecolor="white" if h else "#808080", linewidth=0.4,
+                label=s.replace("_", " "),
+            )
+            for s, (c, h) in look.items()
+        ]  # fmt: skip
+        figure.legend(
+            handles=handles, loc="lower center", ncols=5, columnspacing=1.4, borderaxespad=0.2
+        )
+        return [_picture(figure, name)]
+
+
+@contextmanager
+def _figure(width: float, height: float) -> Iterator[Any]:
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise missing_extra("matplotlib", "plot", "A report") from None
+    with matplotlib.rc_context(_RC), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # names in scripts the font lacks
+        yield Figure(figsize=(width, height), facecolor="white")
+
+
+def _picture(figure: Any, name: str) -> Picture:
+    files = []
+    for kind, extra in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
+        file = io.BytesIO()
+        figure.savefig(file, format=kind, dpi=160, metadata=extra)
+        files.append(file.getvalue())
+    # Two decimals are a hundredth of a point; the rest only makes the page large.
+    svg = re.sub(rb"(\d\.\d\d)\d+", rb"\1", files[1])
+    width, height = figure.get_size_inches()
+    return Picture(name, files[0], svg, round(width * 96), round(height * 96))
+
+
+def _heading(figure: Any, title: str, number: int, of: int) -> None:
+    if title:
+        words = f"{title} ({number} of {of})" if of > 1 else title
+        height = figure.get_size_inches()[1]
+        figure.text(
+            0.05 / WIDTH, 1 - 0.06 / height, words, va="top", fontsize=8.5, fontweight="bold"
+        )
+
+
+def _share(box: tuple[float, ...], width: float, height: float) -> tuple[float, ...]:
+    """Return a box (left, bottom, width, height) in inches as shares of the figure."""
+    return box[0] / width, box[1] / height, box[2] / width, box[3] / height
+
+
+def _numbered(name: str, number: int, of: int) -> str:
+    return f"{name}_{number}" if of > 1 else name
+
+
+def _short(text: str, most: int = 30) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:g}"

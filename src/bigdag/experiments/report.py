@@ -1,0 +1,598 @@
+"""The report on a store: the paper's figures and tables and more, as one page, pictures and CSV.
+
+In a report's folder lie ``index.html``, which needs nothing else, ``figures/`` (PNG and SVG),
+``data/`` (the numbers of each figure and table, all runs and all jobs) and ``report.json``, the
+list of the report's own files: a later report replaces these and no others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from bigdag import __version__
+from bigdag.experiments import figures
+from bigdag.experiments import report_tables as tables
+from bigdag.experiments.figures import Level, Picture, Style
+from bigdag.experiments.page import Figure, Listing, Section, Table, page
+from bigdag.experiments.report_folder import PAGE, earlier_files, put
+from bigdag.experiments.results import OWN_TABLE, SETTING, Results, summarise
+from bigdag.experiments.store import Store
+
+__all__ = ["write_report"]
+
+_PANELS = 12  # of the objective over time, where no plan was made for curves
+_UNITS = (
+    Level("raw", "raw", "full"),
+    Level("standardised", "standardised", "open"),
+    Level("iscm", "internally standardised (iSCM)", "half"),
+)
+_SORTABILITY = (Level("var", "by variance", "full"), Level("r2", "by R²", "open"))
+_DIRECTED = (Level("ap", "arcs", "full"), Level("skeleton", "skeleton", "open"))
+
+
+def write_report(
+    store_path: str | os.PathLike[str], out: str | os.PathLike[str], force: bool = False
+) -> Path:
+    """Write the report on a store into a folder.
+
+    Everything is made in a folder of its own first, so that a fault leaves an earlier report as it
+    was. A new report then appears whole; in the place of an earlier one its files are replaced, the
+    page last. Files that are not the report's stay.
+
+    Parameters
+    ----------
+    store_path : path-like
+        The store; it is only read, and may be written to by a runner meanwhile.
+    out : path-like
+        The folder: new, empty, or with an earlier report.
+    force : bool, default=False
+        Write into a folder that holds other things, and over files of the same names.
+
+    Returns
+    -------
+    Path
+        The page.
+
+    Raises
+    ------
+    OutputExistsError
+        If the folder holds something that is no report.
+    MissingExtraError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Store(f"{folder}/runs.db").close()
+    ...     write_report(f"{folder}/runs.db", f"{folder}/report").name
+    'index.html'
+    """
+    target = Path(out)
+    earlier = earlier_files(target, force)
+    with Store(store_path, read_only=True) as store:
+        results = Results.of(store.runs(), store.scores())
+    report = _Report(results, Path(store_path), target)
+    return put(report.files | {PAGE: report.text().encode()}, target, earlier)
+
+
+# ------------------------------------------------------------------ what it says
+
+
+class _Report:
+    """The parts of a report; making one draws all its pictures."""
+
+    def __init__(self, results: Results, store: Path, out: Path) -> None:
+        self.results, self.store, self.out = results, store, out
+        self.look = figures.styles(results.methods)
+        self.files: dict[str, bytes] = {}
+        self.sections = [
+            self._overview(),
+            self._precision(),
+            self._time(),
+            self._size(),
+            self._skeleton(),
+            self._sortability(),
+            self._units(),
+            self._failures(),
+            self._numbers(),
+            self._repeat(),
+        ]
+
+    def text(self) -> str:
+        """Return the page."""
+        runs = self.results.runs
+        plans = ", ".join(" ".join(key).strip() for key, _ in _plans(runs))
+        when = sorted(str(t)[:10] for t in runs["finished"].dropna())
+        span = "" if not when else f", made on {when[0]}" + f" to {when[-1]}" * (when[0] < when[-1])
+        lead = f"The runs in {self.store.name}{span}. Experiments: {plans}."
+        if not len(runs):
+            lead = f"The store {self.store.name} holds no finished run yet."
+        counts = (
+            (len(runs), "finished run"),
+            (int(runs["failed"].sum()), "failed run"),
+            (len(self.results.methods), "method"),
+            (len(runs[[*SETTING, "repetition"]].drop_duplicates()), "data set"),
+        )
+        facts = [(f"{n:,}", word if n == 1 else f"{word}s") for n, word in counts]
+        return page("bigdag experiments", lead, facts, self.sections)
+
+    # The parts keep to one shape: frames to CSV, pictures of them, a table, words.
+
+    def _csv(self, name: str, frame: pd.DataFrame) -> str:
+        path = f"data/{name}.csv"
+        self.files[path] = frame.to_csv(index=False, lineterminator="\n").encode()
+        return path
+
+    def _figures(
+        self, label: str, caption: str, drawn: Sequence[Picture], csv: str, frame: pd.DataFrame
+    ) -> Iterator[Figure]:
+        for i, picture in enumerate(drawn):
+            while f"figures/{picture.name}.png" in self.files:  # names that differ in signs alone
+                picture = replace(picture, name=f"{picture.name}-b")
+            self.files[f"figures/{picture.name}.png"] = picture.png
+            self.files[f"figures/{picture.name}.svg"] = picture.svg
+            part = f" (part {i + 1} of {len(drawn)})" if len(drawn) > 1 else ""
+            alt = f"{label}{part}. {caption} {_in_words(frame)}".strip()
+            yield Figure(label + part, caption, alt, picture, csv)
+
+    def _overview(self) -> Section:
+        frame = self.results.overview()
+        words = [
+            "Average precision is the area under precision over recall of the arcs, ranked by the "
+            "size of their weights; 1 is best, and the empty graph has the share of true arcs, "
+            "near 0. It needs no threshold.",
+            "Which weights are scored: as in the paper, the raw weights of a learner that has them "
+            "(NOTEARS, GOLEM: before cycles are cut), and else the weights of the DAG. The tables "
+            "have both. Averages are over the runs that gave an answer; how many did not stands "
+            "beside them.",
+        ]
+        if not len(frame):
+            return Section("overview", "In short", ["Nothing has been run yet."])
+        table = Table(
+            "methods",
+            "Methods over all data sets of an experiment. Only methods with the same data sets and "
+            "no failures compare; the sections below compare like with like.",
+            tables.named(frame),
+            self._csv("methods", frame),
+        )
+        return Section("overview", "In short", words, [table])
+
+    def _precision(self) -> Section:
+        results = self.results
+        frame = results.precision(results.figure_runs(1))
+        title = "Average precision by method (Figure 1)"
+        if not frame["mean"].notna().any():
+            why = "No run of experiment 1, or of a plan of your own, has an average precision. " + (
+                "It needs data sets with a known truth and runs that did not fail."
+            )
+            return Section("precision", title, [why])
+        csv = self._csv("figure1_average_precision", frame)
+        items: list[Figure | Table] = list(self._panels("Figure 1", "figure1", frame, csv, ()))
+        caption = "Average precision by data set and method, mean ± standard deviation."
+        both = {
+            "DAG": results.precision(results.figure_runs(1), "ap_dag"),
+            "raw weights": results.precision(results.figure_runs(1), "ap_raw"),
+        }
+        items.append(Table("precision-table", caption, tables.precision(frame, both), csv))
+        return Section("precision", title, [], items)
+
+    def _panels(
+        self, label: str, name: str, frame: pd.DataFrame, csv: str, levels: Sequence[Level]
+    ) -> Iterator[Figure]:
+        """Draw one picture for each plan, units and noise: rows by d and n, columns by graph."""
+        many = frame[["experiment", "preset", "units", "noise"]].drop_duplicates()
+        letters = iter(_letters(len(many)))
+        for (plan, part), (units, _) in _split(frame, "units"):
+            for noise, shown in part[part["units"] == units].groupby("noise", sort=False):
+                letter = next(letters)
+                if not shown["mean"].notna().any():
+                    continue
+                shown = shown.assign(
+                    row=_said(shown, ["d", "n"]), column=shown["family"], category=shown["method"]
+                )
+                what = [str(noise), _unit_words(units), " ".join(plan).strip()]
+                stem = _slug(name, *plan, units, str(noise))
+                drawn = figures.dots(
+                    stem, shown, self.look, levels=levels, title=" · ".join(filter(None, what))
+                )
+                said = "Average precision of each method" + (
+                    ": of the arcs (filled) and of the skeleton, that is without directions (open)."
+                    if levels
+                    else ", one panel for each graph and size."
+                )
+                caption = (
+                    f"{said} {', '.join(filter(None, what))}. Bars are standard deviations over "
+                    "the data sets. A fraction tells how many runs gave an answer; words tell why "
+                    "none did."
+                )
+                yield from self._figures(f"{label}{letter}", caption, drawn, csv, shown)
+
+    def _time(self) -> Section:
+        results = self.results
+        items: list[Figure] = []
+        frame = results.over_time(results.figure_runs(2))
+        words = []
+        if len(frame):
+            csv = self._csv("figure2_over_time", frame)
+            for plan, part in _plans(frame):
+                shown, common, xlabel, log = _timed(part, [*SETTING[2:]])
+                drawn = figures.curves(
+                    _slug("figure2", *plan), shown, self.look, xlabel=xlabel, log_x=log,
+                    ylabel="average precision", ylim=(-0.02, 1.02), title=_title(common, plan),
+                )  # fmt: skip
+                caption = (
+                    f"Average precision of the snapshots over time. {_title(common, plan)}. "
+                    "A curve ends where the method ended. Shades are standard deviations."
+                )
+                items += self._figures("Figure 2", caption, drawn, csv, shown)
+        else:
+            words.append("There are no snapshots with an average precision (Figure 2).")
+        runs = results.figure_runs(2)
+        curves = results.objective(runs if runs["experiment"].eq("exp2").any() else results.runs)
+        if not len(curves):
+            words.append("No run recorded its objective over time.")
+        else:
+            items += self._objective(curves)
+        return Section("time", "Over time (Figure 2) and the objective", words, items)
+
+    def _objective(self, curves: pd.DataFrame) -> Iterator[Figure]:
+        csv = self._csv("objective_over_time", curves)
+        for plan, part in _plans(curves):
+            fields = [*SETTING[2:], "lambda1"]
+            settings = part[fields].drop_duplicates().sort_values("d", ascending=False)
+            kept = part.merge(settings.head(_PANELS), on=fields)
+            shown, common, xlabel, log = _timed(kept, fields)
+            low, high = min(shown["mean"].min(), 1.0), shown["mean"].max()
+            drawn = figures.curves(
+                _slug("objective", *plan), shown, self.look, xlabel=xlabel, log_x=log, log_y=True,
+                ylabel="objective ÷ best", ylim=(low / 1.03, max(min(high, 10.0), 1.1)),
+                title=_title(common, plan),
+            )  # fmt: skip
+            left_out = len(settings) - min(len(settings), _PANELS)
+            caption = (
+                "Objective over time, divided by the best that any method with the same λ1 ended "
+                f"with on the same data set. {_title(common, plan)}. While a learner fits without "
+                "acyclicity its curve can lie below 1; above 10 it is cut off."
+                + (f" {left_out} settings with fewer variables are in the CSV." if left_out else "")
+            )
+            yield from self._figures("Objective", caption, drawn, csv, shown)
+
+    def _size(self) -> Section:
+        results = self.results
+        runs = results.figure_runs(3)
+        frame = results.precision(runs)
+        items: list[Figure | Table] = []
+        words = []
+        several = frame.groupby([*SETTING[:4], "n", "units"], dropna=False)["d"].transform(
+            "nunique"
+        )
+        frame = frame[(several > 1) & frame["mean"].notna()]
+        if len(frame):
+            csv = self._csv("figure3_over_d", frame)
+            for plan, part in _plans(frame):
+                fields = ["family", "noise", "n", "units"]
+                panel, common = _common(part, fields)
+                shown = part.assign(panel=panel, x=part["d"]).sort_values("x", kind="stable")
+                drawn = figures.curves(
+                    _slug("figure3", *plan), shown, self.look, xlabel="variables d",
+                    ylabel="average precision", ylim=(-0.02, 1.02), title=_title(common, plan),
+                    ticks=sorted(set(part["d"])), log_x=part["d"].max() > 6 * part["d"].min(),
+                )  # fmt: skip
+                caption = (
+                    f"Average precision over the number of variables. {_title(common, plan)}. "
+                    "Shades are standard deviations. Where a point is missing, no run gave an "
+                    "answer: see the failures below."
+                )
+                items += self._figures("Figure 3", caption, drawn, csv, shown)
+        else:
+            words.append("No plan has the same kind of data in several sizes d (Figure 3).")
+        table = results.resources(runs if len(runs) else results.runs)
+        if len(table):
+            csv = self._csv("table3_memory_and_time", table)
+            items += self._resources(table, csv)
+            caption = (
+                "Table 3. Peak memory of the run's process, and seconds a step in each phase of a "
+                "method, by size. Means over runs."
+            )
+            items.append(Table("table3", caption, tables.resources(table), csv))
+        else:
+            words.append("No run gave an answer, so there is nothing to say of memory (Table 3).")
+        return Section("size", "Over d (Figure 3), memory and time a step (Table 3)", words, items)
+
+    def _resources(self, table: pd.DataFrame, csv: str) -> Iterator[Figure]:
+        for plan, part in _plans(table):
+            by = ["n", "d", "method"]
+            means = self.results._sorted(part.groupby(by)[["peak_gb", "step"]].mean().reset_index())
+            panels = []
+            for value, ylabel in (("peak_gb", "peak memory, GB"), ("step", "seconds a step")):
+                title = _said(means, ["n"])
+                panels.append(
+                    means.assign(
+                        panel=f"{ylabel}, " + title, ylabel=ylabel, mean=means[value],
+                        sd=float("nan"), x=means["d"],
+                    )
+                )  # fmt: skip
+            shown = pd.concat(panels).dropna(subset=["mean"])
+            drawn = figures.curves(
+                _slug("table3", *plan), shown, self.look, xlabel="variables d", ylabel="",
+                title=" ".join(plan).strip(), ticks=sorted(set(part["d"])), log_x=True, log_y=True,
+            )  # fmt: skip
+            caption = (
+                "Table 3 as curves: peak memory, and seconds a step with acyclicity enforced (the "
+                "phase 'mas' where a method has one, else the one with the most steps). "
+                f"{' '.join(plan).strip()}."
+            )
+            yield from self._figures("Memory and time", caption, drawn, csv, pd.DataFrame())
+
+    def _skeleton(self) -> Section:
+        results = self.results
+        runs = results.figure_runs(1)
+        runs = runs if runs["skeleton"].notna().any() else results.runs
+        title = "Skeletons: which variables are joined"
+        parts = [
+            results.precision(runs, level.name).assign(level=level.name) for level in _DIRECTED
+        ]
+        frame = pd.concat(parts, ignore_index=True)
+        if not parts[1]["mean"].notna().any():
+            return Section("skeleton", title, ["No run has a skeleton's average precision."])
+        csv = self._csv("skeleton_average_precision", frame)
+        drawn = self._panels("Skeleton", "skeleton", frame[frame["mean"].notna()], csv, _DIRECTED)
+        words = [
+            "The same scores with directions left out, beside those of the arcs: the gap is what a "
+            "method loses by turning arcs round."
+        ]
+        return Section("skeleton", title, words, list(drawn))
+
+    def _sortability(self) -> Section:
+        title = "Sortabilities: how far simple scores give the order away"
+        frame = self.results.sortability()
+        if not len(frame):
+            return Section("sortability", title, ["No data set has a known truth."])
+        words = [
+            "1 means that sorting the variables by the score finds the causal order, 0.5 that the "
+            "score tells nothing (dashed). On data near 1, a method that only sorts columns does "
+            "as well as one that learns structure."
+        ]
+        csv = self._csv("sortability", frame)
+        items: list[Figure | Table] = []
+        shown = frame.assign(
+            row=_said(frame, ["d", "n"]),
+            column=frame["units"].map(_unit_words),
+            category=frame["family"] + " " + frame["noise"],
+            level=frame["score"],
+        )
+        names = list(dict.fromkeys(shown["category"]))
+        shown["mean"] = shown.groupby(["row", "column", "category", "level"])["mean"].transform(
+            "mean"
+        )
+        shown = shown.drop_duplicates(["row", "column", "category", "level"])
+        look = dict.fromkeys(names, Style("#0072B2", "o", "-"))
+        drawn = figures.dots(
+            "sortability", shown, look, levels=_SORTABILITY, xlabel="sortability", chance=0.5
+        )
+        caption = (
+            "Sortability of the data sets by variance and by R². Bars are standard deviations."
+        )
+        items += self._figures("Sortability", caption, drawn, csv, pd.DataFrame())
+        runs = self.results.runs
+        found = self.results.precision(runs, "var_sortability_found").dropna(subset=["mean"])
+        if len(found):
+            by = ["units", "method"]
+            known = runs.dropna(subset=["var_sortability_found"])
+            mean = self.results._sorted(summarise(known, by, "var_sortability_found"))
+            mean = mean.assign(
+                row="", column=mean["units"].map(_unit_words), category=mean["method"]
+            )
+            csv = self._csv("sortability_found", found)
+            drawn = figures.dots(
+                "sortability_found", mean, self.look, xlabel="sortability by variance", chance=0.5
+            )
+            caption = (
+                "Sortability by variance of the same data with respect to the DAGs that were "
+                "found. A method that follows variances stands near 1 whatever the truth."
+            )
+            items += self._figures("Sortability found", caption, drawn, csv, pd.DataFrame())
+        items.append(
+            Table(
+                "sortability-table",
+                "Sortability of the data sets, mean ± standard deviation.",
+                tables.sortability(frame),
+                csv,
+            )
+        )
+        return Section("sortability", title, words, items)
+
+    def _units(self) -> Section:
+        title = "Raw against standardised data"
+        frame = self.results.units()
+        if not len(frame):
+            return Section("units", title, ["No data set was run in more than one kind of units."])
+        csv = self._csv("raw_against_standardised", frame)
+        items: list[Figure | Table] = []
+        for plan, part in _plans(frame):
+            column = (part["family"] + " " + part["noise"]).str.replace(f" {OWN_TABLE}", "")
+            shown = part.assign(
+                row=_said(part, ["d", "n"]), column=column, category=part["method"],
+                level=part["units"],
+            )  # fmt: skip
+            levels = [level for level in _UNITS if level.name in set(part["units"])]
+            drawn = figures.dots(
+                _slug("units", *plan), shown, self.look, levels=levels,
+                title=" ".join(plan).strip(),
+            )  # fmt: skip
+            caption = (
+                "Average precision of each method on the same models in different units. A method "
+                "that falls from raw to standardised data reads the units. "
+                f"{' '.join(plan).strip()}."
+            )
+            items += self._figures("Units", caption, drawn, csv, pd.DataFrame())
+        table = tables.units(frame)
+        items.append(Table("units-table", "Average precision by units.", table, csv))
+        return Section("units", title, [], items)
+
+    def _failures(self) -> Section:
+        title = "Failures by cause"
+        frame = self.results.statuses()
+        if not len(frame):
+            return Section("failures", title, ["Nothing has been run yet."])
+        csv = self._csv("statuses", frame)
+        items: list[Figure | Table] = []
+        for plan, part in _plans(frame):
+            name = " ".join(plan).strip()
+            drawn = figures.bars(_slug("statuses", *plan), part, title=name)
+            caption = f"How the runs of each method ended. {name}."
+            items += self._figures("Statuses", caption, drawn, csv, pd.DataFrame())
+        failed = tables.failures(self.results.runs)
+        words = [
+            "A run that ends by its own time limit has answered with what it had. A failure has no "
+            "answer: an error, a crash, more memory than its limit, or no return within the hard "
+            "time limit."
+        ]
+        if len(failed):
+            csv = self._csv("failures", failed)
+            caption = f"The failed runs: {len(failed):,}." + tables.cut_words(failed)
+            items.append(Table("failures-table", caption, tables.cut(failed), csv))
+        else:
+            words.append("No run failed.")
+        return Section("failures", title, words, items)
+
+    def _numbers(self) -> Section:
+        runs = tables.runs(self.results.runs)
+        if not len(runs):
+            return Section("numbers", "All numbers", ["Nothing has been run yet."])
+        items = []
+        metrics = self.results.metrics()
+        if len(metrics):
+            shown, words = tables.metrics(metrics)
+            csv = self._csv("metrics", metrics)
+            items.append(Table("metrics", f"Metrics of the final weights. {words}", shown, csv))
+        caption = f"All runs: {len(runs):,}." + tables.cut_words(runs)
+        items.append(Table("runs", caption, tables.cut(runs), self._csv("runs", runs)))
+        return Section("numbers", "All numbers", [], items)
+
+    def _repeat(self) -> Section:
+        frame = self.results.runs
+        title = "To repeat it"
+        lines = tables.commands(frame, str(self.store), str(self.out))
+        listing = Listing(
+            "The commands. Runs that the store has already are not done again; give a new store to "
+            "do all of them. PLAN.toml stands for a plan of your own.",
+            "\n".join(lines),
+        )
+        if not len(frame):
+            return Section("repeat", title, [f"Written by bigdag {__version__}."], [listing])
+        jobs = [json.dumps(job, sort_keys=True) for job in frame["job"] if job]
+        self.files["data/jobs.jsonl"] = "".join(f"{job}\n" for job in jobs).encode()
+        words = [
+            f"Written by bigdag {__version__}. The file data/jobs.jsonl beside this page has every "
+            "run's job in full: data set, seeds, method, parameters and limits."
+        ]
+        items: list[Table | Listing] = [
+            listing,
+            Table("plans", "Budgets of the experiments.", tables.plans(frame)),
+            Table(
+                "parameters",
+                "Methods and their parameters; what is not named has the default "
+                "of the version below.",
+                tables.parameters(frame),
+            ),
+            Table(
+                "datasets", "Data sets and the seeds they are made from.", tables.datasets(frame)
+            ),
+            Table("machines", "Machines and versions.", tables.machines(frame)),
+        ]
+        return Section("repeat", title, words, items)
+
+
+# ------------------------------------------------------------------ words for settings
+
+
+def _plans(frame: pd.DataFrame) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
+    for key, part in frame.groupby(["experiment", "preset"], sort=False):
+        yield (str(key[0]), str(key[1])), part
+
+
+def _split(frame: pd.DataFrame, column: str) -> Iterator[tuple[Any, tuple[str, None]]]:
+    for plan, part in _plans(frame):
+        for value in dict.fromkeys(part[column]):
+            yield (plan, part), (str(value), None)
+
+
+def _field(name: str, value: Any) -> str:
+    if name in ("d", "n"):
+        return f"{name} = {value:,.0f}" if pd.notna(value) else ""
+    if name == "lambda1":
+        return f"λ1 = {value:g}" if pd.notna(value) else ""
+    if name == "units":
+        return _unit_words(str(value))
+    return "" if value == OWN_TABLE else str(value)
+
+
+def _said(frame: pd.DataFrame, fields: Sequence[str]) -> pd.Series:
+    """Return the words for some fields of each row."""
+    words = [
+        ", ".join(filter(None, (_field(name, value) for name, value in zip(fields, row))))
+        for row in frame[list(fields)].itertuples(index=False)
+    ]
+    return pd.Series(words, index=frame.index, dtype=object)
+
+
+def _common(frame: pd.DataFrame, fields: Sequence[str]) -> tuple[pd.Series, str]:
+    """Return the words for what differs between rows, and for what all rows have in common."""
+    differ = [name for name in fields if frame[name].nunique(dropna=False) > 1]
+    same = [name for name in fields if name not in differ]
+    return _said(frame, differ), next(iter(_said(frame, same)), "")
+
+
+def _timed(part: pd.DataFrame, fields: Sequence[str]) -> tuple[pd.DataFrame, str, str, bool]:
+    """Return a frame of curves with panels and x, the words in common, and the axis of time."""
+    panel, common = _common(part, fields)
+    longest = part["seconds"].max()
+    unit, seconds = next(
+        (u for u in (("hours", 3600.0), ("minutes", 60.0)) if longest > 3 * u[1]), ("seconds", 1.0)
+    )
+    x = part["seconds"] / seconds
+    shown = part.assign(panel=panel, x=x)[x > 0]
+    log = bool(len(shown) and shown["x"].max() > 50 * shown["x"].min())
+    return shown, common, f"time, {unit}", log
+
+
+def _title(common: str, plan: tuple[str, str]) -> str:
+    return " · ".join(filter(None, (common, " ".join(plan).strip())))
+
+
+def _unit_words(units: str) -> str:
+    return {"": "", "iscm": "iSCM data"}.get(units, f"{units} data")
+
+
+def _in_words(frame: pd.DataFrame) -> str:
+    """Return which methods are best and worst in a frame of average precisions."""
+    if not len(frame) or frame["method"].nunique() < 2:
+        return ""
+    means = frame.dropna(subset=["mean"]).groupby("method")["mean"].mean().sort_values()
+    if len(means) < 2:
+        return ""
+    return (
+        f"Highest on average: {means.index[-1]} ({means.iloc[-1]:.2f}); lowest: {means.index[0]} "
+        f"({means.iloc[0]:.2f})."
+    )
+
+
+def _letters(n: int) -> list[str]:
+    if n == 1:
+        return [""]
+    return [chr(ord("a") + i) if i < 26 else f".{i + 1}" for i in range(n)]
+
+
+def _slug(*parts: str) -> str:
+    words = [re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-.") for part in parts]
+    return "_".join(word[:40] for word in words if word)
