@@ -10,9 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 
-import psutil
 import pytest
 
 from bigdag.errors import BigdagError, MissingExtraError
@@ -20,18 +18,7 @@ from bigdag.experiments import runner
 from bigdag.experiments.runner import check_extras, hard_limit, run_jobs
 from bigdag.experiments.store import Store
 from bigdag.methods import METHODS, Method
-
-WORKER = str(Path(__file__).parent / "fake_worker.py")
-
-
-def make_job(number, do="well", threads=1, memory=2**30, time_limit=5.0, key=None, **parameters):
-    return {
-        "run": f"{number:016x}", "experiment": "fake", "preset": "smoke",
-        "dataset": {"name": "none", "d": 10, "n": 10, "units": "raw", "seed": 0, "key": key},
-        "method": {"name": do, "word": "fake", "parameters": {"do": do, **parameters}},
-        "thresholds": [], "threads": threads, "memory_limit": memory, "time_limit": time_limit,
-        "snapshot_every": None, "seed": number,
-    }  # fmt: skip
+from fake_runs import WORKER, diary, gone, make_job, wait_until
 
 
 @pytest.fixture
@@ -45,27 +32,6 @@ def run(path, jobs, **options):
         run_jobs(jobs, store, worker=WORKER, **options)
         frame = store.runs()
     return {int(row["run"], 16): row for _, row in frame.iterrows()}
-
-
-def diary(path):
-    """Return (word, run, pid) of each line the fake runs wrote."""
-    if not Path(path).exists():
-        return []
-    return [tuple(line.split()) for line in Path(path).read_text().splitlines()]
-
-
-def gone(pid):
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
-def wait_until(what, seconds=10.0):
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
 
 
 # ------------------------------------------------------------------ one run

@@ -30,7 +30,16 @@ from bigdag.experiments.store import FAILED, Store, now
 if TYPE_CHECKING:
     from bigdag.experiments.plan import Plan
 
-__all__ = ["Agenda", "Child", "Progress", "Running", "hard_limit", "run_jobs", "run_plan"]
+__all__ = [
+    "Agenda",
+    "Child",
+    "Progress",
+    "Running",
+    "hard_limit",
+    "run_jobs",
+    "run_plan",
+    "terminable",
+]
 
 WORKER = "bigdag.experiments.worker"
 
@@ -530,7 +539,7 @@ def run_jobs(
         bytes_ = sum(other.get("memory_limit") or 0 for other in [*under_way, job])
         return threads <= cores and bytes_ <= memory
 
-    with _terminable():
+    with terminable():
         try:
             while True:
                 while (job := agenda.take(fits)) is not None:
@@ -577,7 +586,7 @@ def _memory() -> int:
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
+def terminable() -> Iterator[None]:
     """Let SIGTERM end the runs as cleanly as Ctrl-C does."""
 
     def interrupt(*_: Any) -> None:
