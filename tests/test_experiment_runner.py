@@ -10,14 +10,16 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from bigdag.errors import BigdagError, MissingExtraError
-from bigdag.experiments import runner
-from bigdag.experiments.runner import check_extras, hard_limit, run_jobs
+from bigdag.experiments import child
+from bigdag.experiments.child import hard_limit
+from bigdag.experiments.runner import installed, run_jobs
 from bigdag.experiments.store import Store
-from bigdag.methods import METHODS, Method
+from bigdag.methods import METHODS
 from fake_runs import WORKER, diary, gone, make_job, wait_until
 
 
@@ -87,7 +89,7 @@ def test_the_memory_limit_ends_what_takes_more(path):
 
 
 def test_memory_counts_over_all_processes_of_a_run_and_all_are_ended(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "_SEARCH", 0.2)
+    monkeypatch.setattr(child, "_SEARCH", 0.2)
     job = make_job(
         1, "eat in a child", memory=250 * 2**20, megabytes=200, diary=str(tmp_path / "d")
     )
@@ -100,7 +102,7 @@ def test_memory_counts_over_all_processes_of_a_run_and_all_are_ended(path, tmp_p
 
 def test_the_systems_own_killing_for_memory_is_told_from_other_killing(path, monkeypatch):
     counts = iter([3, 4])
-    monkeypatch.setattr(runner, "_kills_for_memory", lambda: next(counts))
+    monkeypatch.setattr(child, "_kills_for_memory", lambda: next(counts))
     rows = run(path, [make_job(1, "kill")])
     assert rows[1]["status"] == "out_of_memory"
     assert "killed by the system" in rows[1]["message"]
@@ -223,16 +225,15 @@ def test_show_hears_of_every_run(path):
 
 
 def test_a_missing_extra_is_said_before_anything_runs(monkeypatch):
-    real = METHODS["optimas"]
-    absent = Method(
-        "optimas", "OptiMAS", real.summary, True, real.memory, extra="surely_not_installed"
-    )
-    jobs = [make_job(0)]
-    jobs[0]["method"]["word"] = "optimas"
-    check_extras(jobs)
+    jobs = [make_job(0), make_job(1)]
+    for job, word in zip(jobs, ("optimas", "gd")):
+        job["method"]["word"] = word
+    assert installed(jobs) == jobs
+    absent = replace(METHODS["optimas"], extra="surely_not_installed")
     monkeypatch.setattr("bigdag.methods.METHODS", {**METHODS, "optimas": absent})
-    with pytest.raises(MissingExtraError, match=r"optimas needs the package 'surely_not"):
-        check_extras(jobs)
+    with pytest.raises(MissingExtraError, match=r"methods, optimas needs the package 'surely_not"):
+        installed(jobs)
+    assert installed(jobs, skip_missing=True) == jobs[1:]
 
 
 def test_a_full_disk_ends_the_runner_with_a_sentence_and_its_runs_with_it(path, tmp_path):
