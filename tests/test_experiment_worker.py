@@ -15,7 +15,7 @@ import pytest
 
 from bigdag import DAG, metrics, simulate
 from bigdag.errors import BigdagError, GraphError
-from bigdag.experiments import datasets, load_plan
+from bigdag.experiments import datasets, load_plan, measure
 from bigdag.experiments.measure import objective_curve, pace
 from bigdag.experiments.worker import run_job
 from bigdag.worlds import World
@@ -284,3 +284,19 @@ def test_a_history_becomes_few_points_and_a_pace():
     seconds, steps = pace(history)
     assert seconds == pytest.approx({"fit": 0.1, "mas": 0.2})
     assert steps == {"fit": 500, "mas": 499}
+
+
+def test_a_graph_with_very_many_arcs_is_scored_where_it_is_cut(tmp_path, monkeypatch):
+    job = job_of(tmp_path)
+    data = datasets.load(datasets.prepare(job["dataset"], tmp_path / "data"))
+    rng = np.random.default_rng(0)
+    full = DAG(np.triu(np.where(rng.random((20, 20)) < 0.1, 1.0, 0.01), 1))
+    all_arcs = measure.arc_scores(full, data.truth, [0.0, 0.3])
+    scored = measure.dag_scores(full, data, [0.3])
+    monkeypatch.setattr(measure, "_ARCS", full.n_arcs - 1)
+    monkeypatch.setattr(measure, "_PRODUCTS", 60 * full.n_arcs - 1)
+    left = measure.dag_scores(full, data, [0.3])
+    assert [s for s in scored if s["threshold"] or s["metric"] == "order_errors"] == left
+    # Cutting first changes nothing above.
+    cut = [s for s in measure.arc_scores(full, data.truth, [0.3]) if s["threshold"]]
+    assert cut == [s for s in all_arcs if s["threshold"]]
