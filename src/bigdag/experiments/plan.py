@@ -129,9 +129,7 @@ class Plan:
             parameters, the time limit, the snapshots and the thresholds. Labels, threads and the
             memory limit do not, so that a plan goes on where it stopped on another machine.
         """
-        return [
-            self._job(dataset, row) for dataset, rows in self._pairs for row in rows
-        ]  # fmt: skip
+        return [self._job(dataset, row) for dataset, rows in self._pairs for row in rows]
 
     def _job(self, dataset: dict[str, Any], row: MethodRow) -> dict[str, Any]:
         deciding = {
