@@ -33,10 +33,17 @@ _INK, _PALE, _GRID = "#1a1a1a", "#5a5a5a", "#d9d9d9"
 _COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#1a1a1a", "#882255",
 )  # fmt: skip
+_HOURGLASS = ((-1, 1), (1, 1), (-1, -1), (1, -1), (-1, 1))
+_BOW_TIE = ((-1, 1), (1, -1), (1, 1), (-1, -1), (-1, 1))
+_BAR = ((-0.5, 1), (0.5, 1), (0.5, -1), (-0.5, -1), (-0.5, 1))
 _MARKERS: tuple[Any, ...] = (
-    "o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "d", "p", (4, 1, 0), "h", (3, 1, 0), "H",
+    "o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "d", (4, 1, 0), _HOURGLASS, _BOW_TIE, _BAR,
+    "p",
 )  # fmt: skip
-_LARGER = {"*": 1.45, "P": 1.15, "X": 1.15, (4, 1, 0): 1.5, (3, 1, 0): 1.5, "d": 1.15}
+_LARGER = {
+    "*": 1.45, "P": 1.15, "X": 1.15, (4, 1, 0): 1.5, "d": 1.15, "D": 0.9, _HOURGLASS: 1.25,
+    _BOW_TIE: 1.25, _BAR: 1.35, "p": 1.1,
+}  # fmt: skip
 _DASHES: tuple[Any, ...] = (
     "-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)), (0, (9, 2)), (0, (3, 1, 1, 1, 1, 1)),
     (0, (2, 2)), (0, (7, 1.5, 2, 1.5)),
@@ -120,6 +127,7 @@ def dots(
     xlabel: str = "average precision",
     title: str = "",
     chance: float | None = None,
+    joined: bool = True,
 ) -> list[Picture]:
     """Draw a point with its standard deviation for each category, in a grid of panels.
 
@@ -134,20 +142,25 @@ def dots(
     look : mapping
         The style of each category.
     levels : sequence of Level, optional
-        Values that share a line; they are joined.
+        Values that share a line.
+    joined : bool, default=True
+        Whether a line joins the levels.
     chance : float, optional
         A value to mark in all panels.
 
     Returns
     -------
     list of Picture
-        One, or several where the panels do not fit on a page.
+        One, several where the panels do not fit on a page, none of an empty frame.
     """
+    if not len(frame):
+        return []
     categories = [c for c in look if c in set(frame["category"])]
     columns, rows = list(dict.fromkeys(frame["column"])), list(dict.fromkeys(frame["row"]))
     row_height = 0.155 * len(categories) + 0.1
-    fit = max(1, int((_HIGHEST - 1.2) / (row_height + 0.34)))
-    left = min(2.3, 0.25 + 0.064 * max(len(_short(c)) for c in categories))
+    gap = 0.34 if any(rows) or any(columns) else 0.15
+    fit = max(1, int((_HIGHEST - 0.9) / (row_height + gap)))
+    left = min(2.5, 0.25 + 0.064 * max(len(_short(c)) for c in categories))
     wide = max(1, min(6, int((WIDTH - left) / 0.85)))
     sheets = [
         (columns[i : i + wide], rows[j : j + fit])
@@ -157,29 +170,31 @@ def dots(
     pictures = []
     for number, (across, down) in enumerate(sheets, 1):
         part = frame[frame["column"].isin(across) & frame["row"].isin(down)]
-        head = 0.22 + (0.2 if title else 0) + (0.2 if levels else 0)
-        height = head + len(down) * (row_height + 0.34) + 0.35
+        head = 0.04 + (0.22 if title else 0) + (0.2 if levels else 0)
+        height = head + len(down) * (row_height + gap) + 0.45
         with _figure(WIDTH, height) as figure:
             _heading(figure, title, number, len(sheets))
             width = (WIDTH - left - 0.15) / max(len(across), 2)
             if levels:
-                _level_legend(figure, levels, height - (0.3 if title else 0.1))
+                _level_legend(figure, levels, height - (0.26 if title else 0.06))
             for i, row in enumerate(down):
-                bottom = height - head - (i + 1) * (row_height + 0.34) + 0.14
+                bottom = height - head - (i + 1) * (row_height + gap)
                 for j, column in enumerate(across):
                     box = (left + j * width, bottom, width - 0.3, row_height)
                     axes = figure.add_axes(_share(box, WIDTH, height))
                     panel = part[(part["row"] == row) & (part["column"] == column)]
-                    _dot_panel(axes, panel, categories, look, levels, chance)
-                    axes.tick_params(labelleft=j == 0, labelbottom=i == len(down) - 1)
+                    _dot_panel(axes, panel, categories, look, levels, joined, j == 0)
+                    if chance is not None:
+                        axes.axvline(chance, color=_PALE, linewidth=0.8, linestyle=(0, (3, 2)))
+                    axes.tick_params(labelbottom=i == len(down) - 1)
                     axes.set_title(column, fontsize=7.5, pad=3)
-                    if i == len(down) - 1:
-                        axes.set_xlabel(xlabel if j == (len(across) - 1) // 2 else "")
                 if row:
                     figure.text(
                         0.05 / WIDTH, (bottom + row_height + 0.06) / height, row,
                         fontweight="bold", fontsize=7.5, va="bottom",
                     )  # fmt: skip
+            middle = left + (len(across) * width - 0.3) / 2
+            figure.text(middle / WIDTH, 0.08 / height, xlabel, ha="center", va="bottom")
             pictures.append(_picture(figure, _numbered(name, number, len(sheets))))
     return pictures
 
@@ -190,53 +205,54 @@ def _dot_panel(
     categories: list[str],
     look: Mapping[str, Style],
     levels: Sequence[Level],
-    chance: float | None,
+    joined: bool,
+    is_first: bool,
 ) -> None:
+    """Draw one panel; the first of a row names the categories."""
     axes.set(xlim=(-0.03, 1.03), ylim=(len(categories) - 0.4, -0.6))
-    axes.set_yticks(range(len(categories)), [_short(c) for c in categories])
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "", "0.5", "", "1"])
+    axes.set_yticks(range(len(categories)) if is_first else [])
+    if is_first:
+        axes.set_yticklabels([_short(c) for c in categories])
     axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
-    if chance is not None:
-        axes.axvline(chance, color=_PALE, linewidth=0.8, linestyle=(0, (3, 2)), zorder=1)
+    axes.hlines(range(len(categories)), -0.03, 1.03, color=_GRID, linewidth=0.5, zorder=0)
     fills = {level.name: level.fill for level in levels}
-    for at, category in enumerate(categories):
-        mine = panel[panel["category"] == category]
-        values = mine["mean"].dropna()
-        style = look[category]
-        if len(values) > 1:
-            axes.plot(values, [at] * len(values), color=style.colour, linewidth=0.9, zorder=2)
-        for record in mine.to_dict("records"):
-            mean, sd = record["mean"], record["sd"]
-            if not np.isfinite(mean):
-                words = str(record.get("cause") or "").replace("_", " ")
-                axes.text(0.0, at, words, fontsize=5.8, color=_PALE, va="center", style="italic")
-                continue
-            fill = fills.get(record.get("level", ""), "full")
-            if np.isfinite(sd) and sd > 0:
-                low, high = max(mean - sd, 0.0), min(mean + sd, 1.0)
-                axes.plot(
-                    [low, high], [at, at], color=style.colour, linewidth=2.6, alpha=0.45,
-                    solid_capstyle="butt", zorder=2,
-                )  # fmt: skip
-            axes.plot(
-                [mean], [at], marker=style.marker, markersize=style.size(4.4), color=style.colour,
-                zorder=3, clip_on=False, markeredgewidth=0.9, **_filled(fill, style.colour),
-            )  # fmt: skip
-            if not levels and record.get("runs", 0) < record.get("total", 0):
-                axes.text(
-                    1.06, at, f"{record['runs']:.0f}/{record['total']:.0f}", fontsize=5.2,
-                    color=_PALE, va="center",
-                )  # fmt: skip
+    place = {category: i for i, category in enumerate(categories)}
+    panel = panel.assign(at=panel["category"].map(place))
+    known = panel.dropna(subset=["mean"])
+    colours = [look[c].colour for c in known["category"]]
+    low, high = known["mean"] - known["sd"], known["mean"] + known["sd"]
+    axes.hlines(known["at"], low.clip(0, 1), high.clip(0, 1), colours, linewidth=2.6, alpha=0.45)
+    if joined:
+        ends = known.groupby("at")["mean"].agg(["min", "max"])
+        colours = [look[categories[at]].colour for at in ends.index]
+        axes.hlines(ends.index, ends["min"], ends["max"], colours, linewidth=0.9)
+    for record in panel.to_dict("records"):
+        at, style = record["at"], look[record["category"]]
+        if not np.isfinite(record["mean"]):
+            words = str(record.get("cause") or "").replace("_", " ")
+            axes.text(0.0, at, words, fontsize=5.8, color=_PALE, va="center", style="italic")
+            continue
+        fill = fills.get(record.get("level", ""), "full")
+        axes.plot(
+            [record["mean"]], [at], marker=style.marker, markersize=style.size(4.4),
+            color=style.colour, zorder=3, clip_on=False, markeredgewidth=0.9,
+            markerfacecolor=_filled(fill, style.colour),
+        )  # fmt: skip
+        if not levels and record.get("runs", 0) < record.get("total", 0):
+            share = f"{record['runs']:.0f}/{record['total']:.0f}"
+            axes.text(1.06, at, share, fontsize=5.2, color=_PALE, va="center")
 
 
-def _filled(fill: str, colour: str) -> dict[str, Any]:
-    """Return how a marker is filled; an open one is white, so that no line shows through."""
-    return {
-        "fillstyle": "left" if fill == "half" else "full",
-        "markerfacecolor": "white" if fill == "open" else colour,
-        "markerfacecoloralt": "white",
-    }
+def _filled(fill: str, colour: str) -> str:
+    """Return the face of a marker; an open one is white, so that no line shows through."""
+    from matplotlib.colors import to_hex, to_rgb
+
+    share = {"full": 1.0, "half": 0.35, "open": 0.0}[fill]
+    red, green, blue = (share * c + 1 - share for c in to_rgb(colour))
+    return to_hex((red, green, blue))
 
 
 def _level_legend(figure: Any, levels: Sequence[Level], top: float) -> None:
@@ -245,7 +261,7 @@ def _level_legend(figure: Any, levels: Sequence[Level], top: float) -> None:
     handles = [
         Line2D(
             [], [], color=_PALE, marker="o", linestyle="", markersize=5, label=level.label,
-            **_filled(level.fill, _PALE),
+            markerfacecolor=_filled(level.fill, _PALE),
         )
         for level in levels
     ]  # fmt: skip
@@ -284,21 +300,25 @@ def curves(
     Returns
     -------
     list of Picture
-        One, or several where the panels do not fit on a page.
+        One, several where the panels do not fit on a page, none of an empty frame.
     """
+    if not len(frame):
+        return []
     methods = [m for m in look if m in set(frame["method"])]
     panels = list(dict.fromkeys(frame["panel"]))
-    entry = 0.5 + 0.064 * max(len(_short(m)) for m in methods)
+    entry = 0.55 + 0.057 * max(len(_short(m)) for m in methods)
     legend_columns = max(1, min(len(methods), int((WIDTH - 0.2) / entry)))
     legend = 0.1 + 0.16 * -(-len(methods) // legend_columns)
     across = min(len(panels), 3 if len(panels) != 4 else 2)
-    fit = across * max(1, int((_HIGHEST - legend - 0.5) / 2.45))
+    tall = {1: 2.6, 2: 2.1}.get(-(-len(panels) // across), 1.7)  # of a panel
+    pitch = tall + 0.58
+    fit = across * max(1, int((_HIGHEST - legend - 0.4) / pitch))
     sheets = [panels[i : i + fit] for i in range(0, len(panels), fit)]
     pictures = []
     for number, shown in enumerate(sheets, 1):
         lines = -(-len(shown) // across)
-        head = 0.3 if title else 0.1
-        height = head + lines * 2.45 + legend + 0.05
+        head = 0.26 if title else 0.02
+        height = head + lines * pitch + legend
         with _figure(WIDTH, height) as figure:
             _heading(figure, title, number, len(sheets))
             # One panel alone need not be as wide as the page.
@@ -306,8 +326,8 @@ def curves(
             for i, panel in enumerate(shown):
                 row, column = divmod(i, across)
                 box = (
-                    column * width + 0.52, legend + 0.45 + (lines - 1 - row) * 2.45,
-                    width - 0.68, 1.72,
+                    column * width + 0.52, legend + 0.38 + (lines - 1 - row) * pitch,
+                    width - 0.68, tall,
                 )  # fmt: skip
                 axes = figure.add_axes(_share(box, WIDTH, height))
                 part = frame[frame["panel"] == panel]
@@ -341,7 +361,8 @@ def _curve_panel(
         mine, style = part[part["method"] == method], look[method]
         x, mean, sd = (mine[c].to_numpy(dtype=float) for c in ("x", "mean", "sd"))
         # Few markers a line, begun at different places, so that those of equal curves all show.
-        every = max(1, len(x) // 6)
+        # Numbers are shares of the panel's diagonal.
+        every = None if len(x) <= 10 else (0.025 * (place % 8), 0.2)
         if np.isfinite(sd).any() and len(x) > 1:
             low = np.maximum(mean - sd, mean * 0.01) if log_y else mean - sd
             axes.fill_between(x, low, mean + sd, color=style.colour, alpha=0.12, linewidth=0)
@@ -350,7 +371,7 @@ def _curve_panel(
         axes.plot(
             x, mean, color=style.colour, linestyle=style.dashes, linewidth=1.2,
             marker=style.marker, markersize=style.size(4.2), markeredgecolor="white",
-            markeredgewidth=0.4, markevery=(place % every, every), zorder=3 + place / 100,
+            markeredgewidth=0.4, markevery=every, zorder=3 + place / 100,
             clip_on=log_y or ylim is None,
         )  # fmt: skip
     if ylim:
@@ -362,6 +383,8 @@ def _curve_panel(
         if log_x:
             axes.set_xlim(spread[0] / 1.12, spread[1] * 1.12)
     elif log_x:
+        if spread[1] / spread[0] < 2000:
+            axes.xaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: _number(v)))
         axes.xaxis.set_minor_formatter(NullFormatter())
     if log_y:
@@ -411,6 +434,7 @@ def bars(name: str, frame: pd.DataFrame, *, title: str = "") -> list[Picture]:
         box = (left, legend + 0.4, WIDTH - left - 0.2, 0.21 * len(methods))
         axes = figure.add_axes(_share(box, WIDTH, height))
         start = np.zeros(len(methods))
+        label = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
         widest = counts.sum(axis=1).max()
         for status, (colour, hatch) in look.items():
             width = counts[status].to_numpy(dtype=float)
@@ -421,8 +445,7 @@ def bars(name: str, frame: pd.DataFrame, *, title: str = "") -> list[Picture]:
             for at in np.flatnonzero(width > widest * 0.025):
                 axes.text(
                     start[at] + width[at] / 2, at, f"{width[at]:.0f}", fontsize=6, ha="center",
-                    va="center_baseline",
-                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85},
+                    va="center_baseline", bbox=label if hatch else None,
                 )  # fmt: skip
             start += width
         axes.set_yticks(range(len(methods)), [_short(m) for m in methods])
@@ -461,8 +484,8 @@ def _picture(figure: Any, name: str) -> Picture:
         file = io.BytesIO()
         figure.savefig(file, format=kind, dpi=160, metadata=extra)
         files.append(file.getvalue())
-    # Two decimals are a hundredth of a point; the rest only makes the page large.
-    svg = re.sub(rb"(\d\.\d\d)\d+", rb"\1", files[1])
+    # Two decimals are a hundredth of a point; more only make the page large. Scales need all.
+    svg = re.sub(rb"scale\([^)]*\)|(\d\.\d\d)\d+", lambda m: m[1] or m[0], files[1])
     width, height = figure.get_size_inches()
     return Picture(name, files[0], svg, round(width * 96), round(height * 96))
 
@@ -485,7 +508,7 @@ def _numbered(name: str, number: int, of: int) -> str:
     return f"{name}_{number}" if of > 1 else name
 
 
-def _short(text: str, most: int = 30) -> str:
+def _short(text: str, most: int = 36) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

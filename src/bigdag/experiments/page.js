@@ -13,7 +13,7 @@ for (const box of document.querySelectorAll(".table")) {
   const count = document.createElement("output");
   input.type = "search";
   input.id = box.id + "-filter";
-  input.placeholder = "words, all of which a row must have";
+  input.placeholder = "words to find";
   label.htmlFor = count.htmlFor = input.id;
   label.textContent = "Filter";
   tools.append(label, input, count);

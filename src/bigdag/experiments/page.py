@@ -157,7 +157,7 @@ def _figure(figure: Figure) -> str:
         )
     )
     return (
-        f'<figure id="{picture.name}">\n'
+        f'<figure id="figure-{picture.name}">\n'
         f'<div class="plot" tabindex="0" role="group" aria-label="{escape(figure.label)}">'
         f'<img src="data:image/svg+xml;base64,{data}" alt="{escape(figure.alt)}" '
         f'width="{picture.width}" height="{picture.height}"></div>\n'
@@ -190,7 +190,8 @@ def _column(values: pd.Series) -> tuple[str, list[str]]:
     filled = [text for text in texts if text]
     if filled and all(_NUMBER.fullmatch(text) for text in filled):
         return ' class="n"', [f'<td class="n">{text}</td>' for text in texts]
-    return "", [f"<td>{escape(text)}</td>" for text in texts]
+    wrap = ' class="w"' if max(map(len, texts), default=0) > 48 else ""
+    return "", [f"<td{wrap}>{escape(text)}</td>" for text in texts]
 
 
 def _texts(values: pd.Series) -> list[str]:

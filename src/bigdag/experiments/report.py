@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from bigdag import __version__
 from bigdag.experiments import figures
 from bigdag.experiments import report_tables as tables
+from bigdag.experiments import report_words as words
 from bigdag.experiments.figures import Level, Picture, Style
 from bigdag.experiments.page import Figure, Listing, Section, Table, page
 from bigdag.experiments.report_folder import PAGE, earlier_files, put
@@ -28,6 +27,7 @@ from bigdag.experiments.store import Store
 
 __all__ = ["write_report"]
 
+_ROWS = 40  # of data sets in one picture of sortabilities
 _PANELS = 12  # of the objective over time, where no plan was made for curves
 _UNITS = (
     Level("raw", "raw", "full"),
@@ -110,7 +110,7 @@ class _Report:
     def text(self) -> str:
         """Return the page."""
         runs = self.results.runs
-        plans = ", ".join(" ".join(key).strip() for key, _ in _plans(runs))
+        plans = ", ".join(words.plan_name(key) for key, _ in words.plans(runs))
         when = sorted(str(t)[:10] for t in runs["finished"].dropna())
         span = "" if not when else f", made on {when[0]}" + f" to {when[-1]}" * (when[0] < when[-1])
         lead = f"The runs in {self.store.name}{span}. Experiments: {plans}."
@@ -141,12 +141,12 @@ class _Report:
             self.files[f"figures/{picture.name}.png"] = picture.png
             self.files[f"figures/{picture.name}.svg"] = picture.svg
             part = f" (part {i + 1} of {len(drawn)})" if len(drawn) > 1 else ""
-            alt = f"{label}{part}. {caption} {_in_words(frame)}".strip()
+            alt = f"{label}{part}. {caption} {words.in_words(frame)}".strip()
             yield Figure(label + part, caption, alt, picture, csv)
 
     def _overview(self) -> Section:
         frame = self.results.overview()
-        words = [
+        said = [
             "Average precision is the area under precision over recall of the arcs, ranked by the "
             "size of their weights; 1 is best, and the empty graph has the share of true arcs, "
             "near 0. It needs no threshold.",
@@ -164,7 +164,7 @@ class _Report:
             tables.named(frame),
             self._csv("methods", frame),
         )
-        return Section("overview", "In short", words, [table])
+        return Section("overview", "In short", said, [table])
 
     def _precision(self) -> Section:
         results = self.results
@@ -189,79 +189,85 @@ class _Report:
         self, label: str, name: str, frame: pd.DataFrame, csv: str, levels: Sequence[Level]
     ) -> Iterator[Figure]:
         """Draw one picture for each plan, units and noise: rows by d and n, columns by graph."""
-        many = frame[["experiment", "preset", "units", "noise"]].drop_duplicates()
-        letters = iter(_letters(len(many)))
-        for (plan, part), (units, _) in _split(frame, "units"):
-            for noise, shown in part[part["units"] == units].groupby("noise", sort=False):
-                letter = next(letters)
-                if not shown["mean"].notna().any():
-                    continue
-                shown = shown.assign(
-                    row=_said(shown, ["d", "n"]), column=shown["family"], category=shown["method"]
-                )
-                what = [str(noise), _unit_words(units), " ".join(plan).strip()]
-                stem = _slug(name, *plan, units, str(noise))
-                drawn = figures.dots(
-                    stem, shown, self.look, levels=levels, title=" · ".join(filter(None, what))
-                )
-                said = "Average precision of each method" + (
-                    ": of the arcs (filled) and of the skeleton, that is without directions (open)."
-                    if levels
-                    else ", one panel for each graph and size."
-                )
-                caption = (
-                    f"{said} {', '.join(filter(None, what))}. Bars are standard deviations over "
-                    "the data sets. A fraction tells how many runs gave an answer; words tell why "
-                    "none did."
-                )
-                yield from self._figures(f"{label}{letter}", caption, drawn, csv, shown)
+        by = ["experiment", "preset", "units", "noise"]
+        groups = list(frame.groupby(by, sort=False))
+        for letter, (key, shown) in zip(words.letters(len(groups)), groups):
+            if not shown["mean"].notna().any():
+                continue
+            experiment, preset, units, noise = map(str, key)
+            shown = shown.assign(
+                row=words.said(shown, ["d", "n"]), column=shown["family"], category=shown["method"]
+            )
+            what = words.title(
+                ", ".join(filter(None, (noise, words.unit_words(units)))), (experiment, preset)
+            )
+            drawn = figures.dots(
+                words.slug(name, experiment, preset, units, noise), shown, self.look,
+                levels=levels, title=f"Average precision · {what}",
+            )  # fmt: skip
+            caption = "Average precision of each method" + (
+                f": of the arcs (filled) and of the skeleton (open). {what}."
+                if levels
+                else f", one panel for each graph and size. {what}. Bars are standard deviations "
+                "over the data sets. A fraction tells how many runs gave an answer; words tell "
+                "why none did."
+            )
+            yield from self._figures(f"{label}{letter}", caption, drawn, csv, shown)
 
     def _time(self) -> Section:
         results = self.results
         items: list[Figure] = []
         frame = results.over_time(results.figure_runs(2))
-        words = []
+        final = results.precision(results.figure_runs(2))
+        said = []
         if len(frame):
             csv = self._csv("figure2_over_time", frame)
-            for plan, part in _plans(frame):
-                shown, common, xlabel, log = _timed(part, [*SETTING[2:]])
+            for plan, part in words.plans(frame):
+                shown, common, xlabel, log = words.timed(part, [*SETTING[2:]])
                 drawn = figures.curves(
-                    _slug("figure2", *plan), shown, self.look, xlabel=xlabel, log_x=log,
-                    ylabel="average precision", ylim=(-0.02, 1.02), title=_title(common, plan),
+                    words.slug("figure2", *plan), shown, self.look, xlabel=xlabel, log_x=log,
+                    ylabel="average precision", ylim=(-0.02, 1.02),
+                    title=f"Average precision · {words.title(common, plan)}",
                 )  # fmt: skip
                 caption = (
-                    f"Average precision of the snapshots over time. {_title(common, plan)}. "
+                    f"Average precision of the snapshots over time. {words.title(common, plan)}. "
                     "A curve ends where the method ended. Shades are standard deviations."
+                    f"{words.unanswered(final[final['experiment'] == plan[0]])}"
                 )
                 items += self._figures("Figure 2", caption, drawn, csv, shown)
         else:
-            words.append("There are no snapshots with an average precision (Figure 2).")
+            said.append("There are no snapshots with an average precision (Figure 2).")
         runs = results.figure_runs(2)
         curves = results.objective(runs if runs["experiment"].eq("exp2").any() else results.runs)
         if not len(curves):
-            words.append("No run recorded its objective over time.")
+            said.append("No run recorded its objective over time.")
         else:
             items += self._objective(curves)
-        return Section("time", "Over time (Figure 2) and the objective", words, items)
+        return Section("time", "Over time (Figure 2) and the objective", said, items)
 
     def _objective(self, curves: pd.DataFrame) -> Iterator[Figure]:
         csv = self._csv("objective_over_time", curves)
-        for plan, part in _plans(curves):
+        for plan, part in words.plans(curves):
+            # Weights of the penalty that one method alone has share a panel.
             fields = [*SETTING[2:], "lambda1"]
+            shared = part.groupby(fields, dropna=False)["method"].transform("nunique") > 1
+            part = part.assign(lambda1=part["lambda1"].where(shared))
             settings = part[fields].drop_duplicates().sort_values("d", ascending=False)
             kept = part.merge(settings.head(_PANELS), on=fields)
-            shown, common, xlabel, log = _timed(kept, fields)
+            shown, common, xlabel, log = words.timed(kept, fields)
             low, high = min(shown["mean"].min(), 1.0), shown["mean"].max()
             drawn = figures.curves(
-                _slug("objective", *plan), shown, self.look, xlabel=xlabel, log_x=log, log_y=True,
-                ylabel="objective ÷ best", ylim=(low / 1.03, max(min(high, 10.0), 1.1)),
-                title=_title(common, plan),
+                words.slug("objective", *plan), shown, self.look, xlabel=xlabel, log_x=log,
+                log_y=True, ylabel="objective ÷ best",
+                ylim=(low / 1.03, max(min(high, 10.0), 1.1)),
+                title=f"Objective · {words.title(common, plan)}",
             )  # fmt: skip
             left_out = len(settings) - min(len(settings), _PANELS)
             caption = (
                 "Objective over time, divided by the best that any method with the same λ1 ended "
-                f"with on the same data set. {_title(common, plan)}. While a learner fits without "
-                "acyclicity its curve can lie below 1; above 10 it is cut off."
+                "with on the same data set; methods with a λ1 of their own stand apart, each "
+                f"divided by its own best. {words.title(common, plan)}. While a learner fits "
+                "without acyclicity its curve can lie below 1; above 10 it is cut off."
                 + (f" {left_out} settings with fewer variables are in the CSV." if left_out else "")
             )
             yield from self._figures("Objective", caption, drawn, csv, shown)
@@ -271,30 +277,32 @@ class _Report:
         runs = results.figure_runs(3)
         frame = results.precision(runs)
         items: list[Figure | Table] = []
-        words = []
+        said = []
         several = frame.groupby([*SETTING[:4], "n", "units"], dropna=False)["d"].transform(
             "nunique"
         )
-        frame = frame[(several > 1) & frame["mean"].notna()]
+        everyone = frame[several > 1]
+        frame = everyone[everyone["mean"].notna()]
         if len(frame):
             csv = self._csv("figure3_over_d", frame)
-            for plan, part in _plans(frame):
+            for plan, part in words.plans(frame):
                 fields = ["family", "noise", "n", "units"]
-                panel, common = _common(part, fields)
+                panel, common = words.common(part, fields)
                 shown = part.assign(panel=panel, x=part["d"]).sort_values("x", kind="stable")
                 drawn = figures.curves(
-                    _slug("figure3", *plan), shown, self.look, xlabel="variables d",
-                    ylabel="average precision", ylim=(-0.02, 1.02), title=_title(common, plan),
+                    words.slug("figure3", *plan), shown, self.look, xlabel="variables d",
+                    ylabel="average precision", ylim=(-0.02, 1.02),
+                    title=f"Average precision · {words.title(common, plan)}",
                     ticks=sorted(set(part["d"])), log_x=part["d"].max() > 6 * part["d"].min(),
                 )  # fmt: skip
                 caption = (
-                    f"Average precision over the number of variables. {_title(common, plan)}. "
+                    f"Average precision over the number of variables. {words.title(common, plan)}. "
                     "Shades are standard deviations. Where a point is missing, no run gave an "
-                    "answer: see the failures below."
+                    f"answer.{words.unanswered(everyone[everyone['experiment'] == plan[0]])}"
                 )
                 items += self._figures("Figure 3", caption, drawn, csv, shown)
         else:
-            words.append("No plan has the same kind of data in several sizes d (Figure 3).")
+            said.append("No plan has the same kind of data in several sizes d (Figure 3).")
         table = results.resources(runs if len(runs) else results.runs)
         if len(table):
             csv = self._csv("table3_memory_and_time", table)
@@ -305,26 +313,27 @@ class _Report:
             )
             items.append(Table("table3", caption, tables.resources(table), csv))
         else:
-            words.append("No run gave an answer, so there is nothing to say of memory (Table 3).")
-        return Section("size", "Over d (Figure 3), memory and time a step (Table 3)", words, items)
+            said.append("No run gave an answer, so there is nothing to say of memory (Table 3).")
+        return Section("size", "Over d (Figure 3), memory and time a step (Table 3)", said, items)
 
     def _resources(self, table: pd.DataFrame, csv: str) -> Iterator[Figure]:
-        for plan, part in _plans(table):
+        for plan, part in words.plans(table):
             by = ["n", "d", "method"]
             means = self.results._sorted(part.groupby(by)[["peak_gb", "step"]].mean().reset_index())
             panels = []
             for value, ylabel in (("peak_gb", "peak memory, GB"), ("step", "seconds a step")):
-                title = _said(means, ["n"])
+                title = words.said(means, ["n"])
                 panels.append(
                     means.assign(
                         panel=f"{ylabel}, " + title, ylabel=ylabel, mean=means[value],
                         sd=float("nan"), x=means["d"],
                     )
                 )  # fmt: skip
-            shown = pd.concat(panels).dropna(subset=["mean"])
+            shown = pd.concat(panels).dropna(subset=["mean", "x"])
             drawn = figures.curves(
-                _slug("table3", *plan), shown, self.look, xlabel="variables d", ylabel="",
-                title=" ".join(plan).strip(), ticks=sorted(set(part["d"])), log_x=True, log_y=True,
+                words.slug("table3", *plan), shown, self.look, xlabel="variables d", ylabel="",
+                title=f"Memory and time a step · {words.plan_name(plan)}",
+                ticks=sorted(set(part["d"])), log_x=True, log_y=True,
             )  # fmt: skip
             caption = (
                 "Table 3 as curves: peak memory, and seconds a step with acyclicity enforced (the "
@@ -346,39 +355,38 @@ class _Report:
             return Section("skeleton", title, ["No run has a skeleton's average precision."])
         csv = self._csv("skeleton_average_precision", frame)
         drawn = self._panels("Skeleton", "skeleton", frame[frame["mean"].notna()], csv, _DIRECTED)
-        words = [
+        said = [
             "The same scores with directions left out, beside those of the arcs: the gap is what a "
             "method loses by turning arcs round."
         ]
-        return Section("skeleton", title, words, list(drawn))
+        return Section("skeleton", title, said, list(drawn))
 
     def _sortability(self) -> Section:
         title = "Sortabilities: how far simple scores give the order away"
         frame = self.results.sortability()
         if not len(frame):
             return Section("sortability", title, ["No data set has a known truth."])
-        words = [
+        said = [
             "1 means that sorting the variables by the score finds the causal order, 0.5 that the "
             "score tells nothing (dashed). On data near 1, a method that only sorts columns does "
             "as well as one that learns structure."
         ]
         csv = self._csv("sortability", frame)
         items: list[Figure | Table] = []
-        shown = frame.assign(
-            row=_said(frame, ["d", "n"]),
-            column=frame["units"].map(_unit_words),
-            category=frame["family"] + " " + frame["noise"],
-            level=frame["score"],
-        )
+        sizes = [f" d={d:.0f} n={n:.0f}" for d, n in zip(frame["d"], frame["n"])]
+        kind = (frame["family"] + " " + frame["noise"]).str.replace(f" {OWN_TABLE}", "")
+        column = frame["units"].map(words.unit_words)
+        shown = frame.assign(row="", column=column, category=kind + sizes, level=frame["score"])
+        shown = shown.drop_duplicates(["column", "category", "level"])  # of several experiments
         names = list(dict.fromkeys(shown["category"]))
-        shown["mean"] = shown.groupby(["row", "column", "category", "level"])["mean"].transform(
-            "mean"
-        )
-        shown = shown.drop_duplicates(["row", "column", "category", "level"])
-        look = dict.fromkeys(names, Style("#0072B2", "o", "-"))
-        drawn = figures.dots(
-            "sortability", shown, look, levels=_SORTABILITY, xlabel="sortability", chance=0.5
-        )
+        drawn = []
+        for i in range(0, len(names), _ROWS):
+            look = dict.fromkeys(names[i : i + _ROWS], Style("#0072B2", "o", "-"))
+            drawn += figures.dots(
+                f"sortability_{i // _ROWS + 1}", shown[shown["category"].isin(look)], look,
+                levels=_SORTABILITY, xlabel="sortability", chance=0.5, joined=False,
+                title="Sortability of the data sets",
+            )  # fmt: skip
         caption = (
             "Sortability of the data sets by variance and by R². Bars are standard deviations."
         )
@@ -390,11 +398,16 @@ class _Report:
             known = runs.dropna(subset=["var_sortability_found"])
             mean = self.results._sorted(summarise(known, by, "var_sortability_found"))
             mean = mean.assign(
-                row="", column=mean["units"].map(_unit_words), category=mean["method"]
+                row="", column=mean["units"].map(words.unit_words), category=mean["method"]
             )
             csv = self._csv("sortability_found", found)
             drawn = figures.dots(
-                "sortability_found", mean, self.look, xlabel="sortability by variance", chance=0.5
+                "sortability_found",
+                mean,
+                self.look,
+                xlabel="sortability by variance",
+                chance=0.5,
+                title="Sortability by variance of the DAGs found",
             )
             caption = (
                 "Sortability by variance of the same data with respect to the DAGs that were "
@@ -409,7 +422,7 @@ class _Report:
                 csv,
             )
         )
-        return Section("sortability", title, words, items)
+        return Section("sortability", title, said, items)
 
     def _units(self) -> Section:
         title = "Raw against standardised data"
@@ -418,16 +431,16 @@ class _Report:
             return Section("units", title, ["No data set was run in more than one kind of units."])
         csv = self._csv("raw_against_standardised", frame)
         items: list[Figure | Table] = []
-        for plan, part in _plans(frame):
+        for plan, part in words.plans(frame):
             column = (part["family"] + " " + part["noise"]).str.replace(f" {OWN_TABLE}", "")
             shown = part.assign(
-                row=_said(part, ["d", "n"]), column=column, category=part["method"],
+                row=words.said(part, ["d", "n"]), column=column, category=part["method"],
                 level=part["units"],
             )  # fmt: skip
             levels = [level for level in _UNITS if level.name in set(part["units"])]
             drawn = figures.dots(
-                _slug("units", *plan), shown, self.look, levels=levels,
-                title=" ".join(plan).strip(),
+                words.slug("units", *plan), shown, self.look, levels=levels,
+                title=f"Average precision by units · {words.plan_name(plan)}",
             )  # fmt: skip
             caption = (
                 "Average precision of each method on the same models in different units. A method "
@@ -446,13 +459,15 @@ class _Report:
             return Section("failures", title, ["Nothing has been run yet."])
         csv = self._csv("statuses", frame)
         items: list[Figure | Table] = []
-        for plan, part in _plans(frame):
-            name = " ".join(plan).strip()
-            drawn = figures.bars(_slug("statuses", *plan), part, title=name)
+        for plan, part in words.plans(frame):
+            name = words.plan_name(plan)
+            drawn = figures.bars(
+                words.slug("statuses", *plan), part, title=f"How the runs ended · {name}"
+            )
             caption = f"How the runs of each method ended. {name}."
             items += self._figures("Statuses", caption, drawn, csv, pd.DataFrame())
         failed = tables.failures(self.results.runs)
-        words = [
+        said = [
             "A run that ends by its own time limit has answered with what it had. A failure has no "
             "answer: an error, a crash, more memory than its limit, or no return within the hard "
             "time limit."
@@ -462,8 +477,8 @@ class _Report:
             caption = f"The failed runs: {len(failed):,}." + tables.cut_words(failed)
             items.append(Table("failures-table", caption, tables.cut(failed), csv))
         else:
-            words.append("No run failed.")
-        return Section("failures", title, words, items)
+            said.append("No run failed.")
+        return Section("failures", title, said, items)
 
     def _numbers(self) -> Section:
         runs = tables.runs(self.results.runs)
@@ -492,7 +507,7 @@ class _Report:
             return Section("repeat", title, [f"Written by bigdag {__version__}."], [listing])
         jobs = [json.dumps(job, sort_keys=True) for job in frame["job"] if job]
         self.files["data/jobs.jsonl"] = "".join(f"{job}\n" for job in jobs).encode()
-        words = [
+        said = [
             f"Written by bigdag {__version__}. The file data/jobs.jsonl beside this page has every "
             "run's job in full: data set, seeds, method, parameters and limits."
         ]
@@ -510,89 +525,4 @@ class _Report:
             ),
             Table("machines", "Machines and versions.", tables.machines(frame)),
         ]
-        return Section("repeat", title, words, items)
-
-
-# ------------------------------------------------------------------ words for settings
-
-
-def _plans(frame: pd.DataFrame) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
-    for key, part in frame.groupby(["experiment", "preset"], sort=False):
-        yield (str(key[0]), str(key[1])), part
-
-
-def _split(frame: pd.DataFrame, column: str) -> Iterator[tuple[Any, tuple[str, None]]]:
-    for plan, part in _plans(frame):
-        for value in dict.fromkeys(part[column]):
-            yield (plan, part), (str(value), None)
-
-
-def _field(name: str, value: Any) -> str:
-    if name in ("d", "n"):
-        return f"{name} = {value:,.0f}" if pd.notna(value) else ""
-    if name == "lambda1":
-        return f"λ1 = {value:g}" if pd.notna(value) else ""
-    if name == "units":
-        return _unit_words(str(value))
-    return "" if value == OWN_TABLE else str(value)
-
-
-def _said(frame: pd.DataFrame, fields: Sequence[str]) -> pd.Series:
-    """Return the words for some fields of each row."""
-    words = [
-        ", ".join(filter(None, (_field(name, value) for name, value in zip(fields, row))))
-        for row in frame[list(fields)].itertuples(index=False)
-    ]
-    return pd.Series(words, index=frame.index, dtype=object)
-
-
-def _common(frame: pd.DataFrame, fields: Sequence[str]) -> tuple[pd.Series, str]:
-    """Return the words for what differs between rows, and for what all rows have in common."""
-    differ = [name for name in fields if frame[name].nunique(dropna=False) > 1]
-    same = [name for name in fields if name not in differ]
-    return _said(frame, differ), next(iter(_said(frame, same)), "")
-
-
-def _timed(part: pd.DataFrame, fields: Sequence[str]) -> tuple[pd.DataFrame, str, str, bool]:
-    """Return a frame of curves with panels and x, the words in common, and the axis of time."""
-    panel, common = _common(part, fields)
-    longest = part["seconds"].max()
-    unit, seconds = next(
-        (u for u in (("hours", 3600.0), ("minutes", 60.0)) if longest > 3 * u[1]), ("seconds", 1.0)
-    )
-    x = part["seconds"] / seconds
-    shown = part.assign(panel=panel, x=x)[x > 0]
-    log = bool(len(shown) and shown["x"].max() > 50 * shown["x"].min())
-    return shown, common, f"time, {unit}", log
-
-
-def _title(common: str, plan: tuple[str, str]) -> str:
-    return " · ".join(filter(None, (common, " ".join(plan).strip())))
-
-
-def _unit_words(units: str) -> str:
-    return {"": "", "iscm": "iSCM data"}.get(units, f"{units} data")
-
-
-def _in_words(frame: pd.DataFrame) -> str:
-    """Return which methods are best and worst in a frame of average precisions."""
-    if not len(frame) or frame["method"].nunique() < 2:
-        return ""
-    means = frame.dropna(subset=["mean"]).groupby("method")["mean"].mean().sort_values()
-    if len(means) < 2:
-        return ""
-    return (
-        f"Highest on average: {means.index[-1]} ({means.iloc[-1]:.2f}); lowest: {means.index[0]} "
-        f"({means.iloc[0]:.2f})."
-    )
-
-
-def _letters(n: int) -> list[str]:
-    if n == 1:
-        return [""]
-    return [chr(ord("a") + i) if i < 26 else f".{i + 1}" for i in range(n)]
-
-
-def _slug(*parts: str) -> str:
-    words = [re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-.") for part in parts]
-    return "_".join(word[:40] for word in words if word)
+        return Section("repeat", title, said, items)

@@ -27,7 +27,7 @@ def earlier_files(target: Path, force: bool) -> list[str]:
         return []
     try:
         about = json.loads((target / _LIST).read_text("utf-8"))
-        names = about["files"] if about["bigdag_report"] else []
+        names = list(about["files"]) if about["bigdag_report"] else []
     except (OSError, ValueError, TypeError, KeyError):
         if force:
             return []

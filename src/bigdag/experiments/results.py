@@ -124,11 +124,12 @@ class Results:
         scores = scores[scores["run"].isin(runs["run"])].copy()
         seconds = scores["run"].map(runs.set_index("run")["seconds"])
         has_snapshots = scores.loc[scores["snapshot"].notna(), "run"].unique()
+        scores["final"] = scores["snapshot"].isna()  # comes after a snapshot of the same moment
         scores["seconds"] = scores["snapshot"].fillna(seconds)
         raw = set(scores.loc[scores["weights"] == "raw", "run"])
         scores = scores[(scores["weights"] == "raw") | ~scores["run"].isin(raw)]
         series = {
-            run: part.sort_values("seconds")[["seconds", "value"]].to_numpy()
+            run: part.sort_values(["seconds", "final"])[["seconds", "value"]].to_numpy()
             for run, part in scores[scores["run"].isin(has_snapshots)].groupby("run")
         }
         return self._curves(runs, series, [*SETTING, "method"])
@@ -335,7 +336,7 @@ def _typed_runs(runs: pd.DataFrame) -> pd.DataFrame:
         values = runs[column] if column in runs else [None] * len(runs)
         frame[column] = pd.Series([_parsed(v) for v in values], index=frame.index, dtype=object)
     own = frame["graph"] == ""
-    made = frame["graph"] + frame["k"].map("{:g}".format)
+    made = frame["graph"] + frame["k"].map("{:g}".format).astype(str)
     frame["family"] = made.where(~own, frame["dataset"])
     noise = frame["noise"].map({"gumbel": "Gumbel"}).fillna(frame["noise"].str.capitalize())
     frame["noise"] = (noise + "-" + frame["scale"]).where(~own, OWN_TABLE)
