@@ -4,16 +4,18 @@ PYTHON ?= python3
 VENV := .venv
 PIP = $(VENV)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt
 OUT := demo
+RUNS := experiments
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench browser clean
+.PHONY: help demo experiment test lint bench browser clean
 
 help:
-	@echo "make demo    simulate 2,000 variables, learn their DAG, score it, draw it; into $(OUT)/"
-	@echo "make test    run all tests"
-	@echo "make lint    ruff and mypy"
-	@echo "make bench   run the benchmark of the engine"
-	@echo "make clean   remove $(OUT)/, $(VENV)/ and what tools left behind"
+	@echo "make demo        simulate 2,000 variables, learn their DAG, score it, draw it; into $(OUT)/"
+	@echo "make experiment  run the paper's experiments, scaled to a laptop; into $(RUNS)/"
+	@echo "make test        run all tests"
+	@echo "make lint        ruff and mypy"
+	@echo "make bench       run the benchmark of the engine"
+	@echo "make clean       remove $(OUT)/, $(VENV)/ and what tools left behind"
 
 demo: export PATH := $(abspath $(VENV)/bin):$(PATH)
 demo: $(VENV)/.installed-plot
@@ -30,6 +32,13 @@ demo: $(VENV)/.installed-plot
 	@echo
 	bigdag show $(OUT)/dag.parquet --threshold 0.3 --variable x132 --radius 2 \
 	  --plot $(OUT)/x132.png --force
+
+# Some methods need torch. Stopped and called again, it does what is missing.
+experiment: $(VENV)/.installed-torch $(VENV)/.installed-experiments
+	@mkdir -p $(RUNS)
+	$(VENV)/bin/bigdag experiment plan all --preset laptop
+	$(VENV)/bin/bigdag experiment run all --preset laptop --store $(RUNS)/runs.db
+	$(VENV)/bin/bigdag experiment report $(RUNS)/runs.db --out $(RUNS)/report
 
 test: $(VENV)/.installed-test
 	$(VENV)/bin/python -m pytest $(ARGS)

@@ -367,10 +367,10 @@ def test_a_locked_store_is_a_sentence(path, monkeypatch):
 def test_without_psutil_one_can_look_but_not_run(path, monkeypatch):
     Store(path).close()
     monkeypatch.setitem(sys.modules, "psutil", None)
-    store_module._psutil.cache_clear()
+    store_module.load_psutil.cache_clear()
     try:
         Store(path, read_only=True).close()
         with pytest.raises(BigdagError, match=r"pip install 'bigdag\[experiments\]'"):
             Store(path)
     finally:
-        store_module._psutil.cache_clear()
+        store_module.load_psutil.cache_clear()

@@ -26,6 +26,7 @@ from bigdag.errors import (
     ParameterError,
     missing_extra,
 )
+from bigdag.experiments import command as experiment
 
 if TYPE_CHECKING:
     from bigdag.dag import DAG
@@ -520,6 +521,11 @@ def methods(
         _print_json(report)
     else:
         display.show_methods(report)
+
+
+# ------------------------------------------------------------------ experiment
+
+app.add_typer(experiment.app)
 
 
 def main() -> None:

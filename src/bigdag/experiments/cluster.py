@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from bigdag.errors import BigdagError, ParameterError, missing_extra
+from bigdag.experiments.agenda import Agenda, Progress, Running, terminable
 from bigdag.experiments.child import WORKER, Child
-from bigdag.experiments.runner import Agenda, Progress, Running, terminable
 from bigdag.experiments.store import Store
 
 __all__ = ["run_on_cluster"]

@@ -30,7 +30,7 @@ from bigdag.errors import BigdagError, DataError, ParameterError, missing_extra
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FAILED", "Store", "now"]
+__all__ = ["FAILED", "Store", "load_psutil", "now"]
 
 VERSION = 1
 
@@ -79,7 +79,8 @@ def now() -> str:
 
 
 @cache
-def _psutil() -> Any:
+def load_psutil() -> Any:
+    """Return psutil, or say how to install it."""
     try:
         import psutil
     except ImportError:
@@ -89,7 +90,7 @@ def _psutil() -> Any:
 
 def _this_process() -> str:
     """Return host:pid:start, which no other process ever has."""
-    return f"{socket.gethostname()}:{os.getpid()}:{_psutil().Process().create_time():.2f}"
+    return f"{socket.gethostname()}:{os.getpid()}:{load_psutil().Process().create_time():.2f}"
 
 
 def _alive(owner: str, heartbeat: float) -> bool:
@@ -97,7 +98,7 @@ def _alive(owner: str, heartbeat: float) -> bool:
     host, pid, start = owner.rsplit(":", 2)
     if host != socket.gethostname():
         return time.time() - heartbeat < _STALE
-    psutil = _psutil()
+    psutil = load_psutil()
     try:
         process = psutil.Process(int(pid))
         # The start tells a process from a later one with its number; a zombie does no work.
@@ -378,21 +379,20 @@ class Store:
         Returns
         -------
         list of dict
-            run, experiment, method, dataset, owner, seconds (since it began), time_limit.
+            run, experiment, preset, method, dataset, owner, seconds (since it began), time_limit.
         """
         with self._sentences():
             rows = self._sql.execute(
-                "SELECT c.run, p.experiment, p.method, p.dataset, c.owner, c.begun, c.heartbeat, "
-                "p.time_limit FROM claims c LEFT JOIN planned p ON p.run = c.run ORDER BY c.begun"
+                "SELECT c.run, p.experiment, p.preset, p.method, p.dataset, c.owner, c.begun, "
+                "c.heartbeat, p.time_limit FROM claims c LEFT JOIN planned p ON p.run = c.run "
+                "ORDER BY c.begun"
             ).fetchall()
         moment = time.time()
+        names = ("run", "experiment", "preset", "method", "dataset", "owner")
         return [
-            {
-                "run": run, "experiment": experiment, "method": method, "dataset": dataset,
-                "owner": owner, "seconds": max(moment - begun, 0.0), "time_limit": time_limit,
-            }
-            for run, experiment, method, dataset, owner, begun, heartbeat, time_limit in rows
-            if _alive(owner, heartbeat)
+            dict(zip(names, row[:6]), seconds=max(moment - row[6], 0.0), time_limit=row[8])
+            for row in rows
+            if _alive(row[5], row[7])
         ]  # fmt: skip
 
     def counts(self) -> list[dict[str, Any]]:
@@ -422,6 +422,18 @@ class Store:
             if status is not None:
                 part["statuses"][status] = count
         return list(found.values())
+
+    def failures(self) -> list[dict[str, Any]]:
+        """Return the runs that failed, the latest first: run, method, dataset, status, message."""
+        names = ("run", "experiment", "preset", "method", "dataset", "status", "message")
+        marks = ", ".join("?" * len(FAILED))
+        with self._sentences():
+            rows = self._sql.execute(
+                f"SELECT {', '.join(names)} FROM runs WHERE status IN ({marks}) "
+                "ORDER BY finished DESC",
+                FAILED,
+            ).fetchall()
+        return [dict(zip(names, row)) for row in rows]
 
     def runs(self) -> pd.DataFrame:
         """Return the finished runs, a row each, in the order they finished.
