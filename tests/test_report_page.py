@@ -1,0 +1,256 @@
+"""The report's page in a real headless Chromium, narrow and wide, light and dark."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+import pytest
+
+import browser
+from bigdag.experiments.report import write_report
+from browser import Browser
+from report_stores import METHODS, big_report, fill, job, record
+
+pytestmark = pytest.mark.skipif(browser.find() is None, reason="needs Chromium or Chrome")
+
+WIDTHS = [400, 1400]
+
+# Whatever sticks out of the window, unless it lies in a box that scrolls by itself.
+STICKS_OUT = """
+Array.from(document.querySelectorAll("body *")).filter(e => {
+  const box = e.getBoundingClientRect();
+  if (e.closest(".plot, .scroll, pre, .skip") !== e && e.closest(".plot, .scroll, pre, .skip"))
+    return false;
+  return box.width > 0 && !e.matches(".skip") && (box.right > innerWidth + 1 || box.left < -1);
+}).map(e => e.outerHTML.slice(0, 120))
+"""
+
+# The contrast of the text of each element with the first background behind it (WCAG 2).
+CONTRAST = """
+(() => {
+  const parse = c => c.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = e => {
+    for (; e; e = e.parentElement) {
+      const c = parse(getComputedStyle(e).backgroundColor);
+      if (c.length < 4 || c[3] > 0) return c;
+    }
+    return [255, 255, 255];
+  };
+  const worst = {};
+  for (const e of document.querySelectorAll(
+      "h1, h2, p, a, dd, dt, th button, td, caption span, figcaption, label, output, input")) {
+    const pair = [light(parse(getComputedStyle(e).color)), light(behind(e))].sort((a, b) => b - a);
+    const ratio = (pair[0] + 0.05) / (pair[1] + 0.05);
+    worst[e.tagName] = Math.min(worst[e.tagName] ?? 99, ratio);
+  }
+  return worst;
+})()
+"""
+
+
+@pytest.fixture(scope="module")
+def page():
+    return big_report() / "report" / "index.html"
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with Browser() as one:
+        yield one
+
+
+def column(chromium, table, heading):
+    """Return the texts of a table's column, in the rows that are shown."""
+    return chromium.run(
+        f"""(() => {{
+          const table = document.querySelector("#{table} table");
+          const at = Array.from(table.tHead.rows[0].cells)
+            .findIndex(cell => cell.textContent === "{heading}");
+          return Array.from(table.tBodies[0].rows).filter(row => !row.hidden)
+            .map(row => row.cells[at].textContent);
+        }})()"""
+    )
+
+
+def focus_heading(chromium, table, heading):
+    chromium.run(
+        f"""Array.from(document.querySelectorAll("#{table} th button"))
+          .find(button => button.textContent === "{heading}").focus()"""
+    )
+
+
+def sorted_by(chromium, table):
+    return chromium.run(
+        f"""Array.from(document.querySelectorAll("#{table} th"))
+          .map(th => [th.textContent, th.getAttribute("aria-sort")])
+          .filter(([, sort]) => sort !== "none")"""
+    )
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_page_is_whole_at_every_width(chromium, page, width, dark):
+    chromium.open(page, width, dark=dark)
+    assert chromium.complaints() == []
+    assert chromium.run("document.documentElement.scrollWidth") <= width
+    assert chromium.run(STICKS_OUT) == []
+    images = chromium.run(
+        "Array.from(document.images, i => [i.naturalWidth, i.clientWidth, i.clientHeight, i.alt])"
+    )
+    assert len(images) >= 12
+    for natural, shown, height, alt in images:
+        assert natural > 300
+        assert min(shown, height) > 100
+        assert alt
+    for tag, contrast in chromium.run(CONTRAST).items():
+        assert contrast >= 4.5, tag
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_pictures_are_drawn(chromium, page, width):
+    """A picture has ink: each image, painted on a canvas, has many colours."""
+    chromium.open(page, width)
+    colours = chromium.run(
+        """Array.from(document.images, image => {
+          const canvas = new OffscreenCanvas(300, 300).getContext("2d");
+          canvas.drawImage(image, 0, 0, 300, 300);
+          const data = new Uint32Array(canvas.getImageData(0, 0, 300, 300).data.buffer);
+          return new Set(data).size;
+        })"""
+    )
+    assert min(colours) > 20
+
+
+def test_tables_sort_by_mouse_and_by_keyboard(chromium, page):
+    chromium.open(page)
+    focus_heading(chromium, "runs", "seconds")
+    chromium.press("Enter", 13, "\r")
+    assert sorted_by(chromium, "runs") == [["seconds", "ascending"]]
+    values = [float(v.replace(",", "")) for v in column(chromium, "runs", "seconds") if v]
+    assert len(values) > 100
+    assert values == sorted(values)
+    everything = column(chromium, "runs", "seconds")
+    assert everything[-1] == ""  # failed runs have no time, and come last
+    chromium.press("Enter", 13, "\r")
+    assert sorted_by(chromium, "runs") == [["seconds", "descending"]]
+    values = [float(v.replace(",", "")) for v in column(chromium, "runs", "seconds") if v]
+    assert values == sorted(values, reverse=True)
+    assert column(chromium, "runs", "seconds")[-1] == ""
+    chromium.run(
+        """Array.from(document.querySelectorAll("#runs th button"))
+          .find(button => button.textContent === "method").click()"""
+    )
+    assert sorted_by(chromium, "runs") == [["method", "ascending"]]
+    names = column(chromium, "runs", "method")
+    assert len(set(names)) == len(METHODS)
+    assert sum(a != b for a, b in pairwise(names)) == len(METHODS) - 1
+
+
+def test_every_table_sorts_in_every_column(chromium, page):
+    chromium.open(page)
+    faults = chromium.run(
+        """Array.from(document.querySelectorAll(".table")).flatMap(box => {
+          const rows = () => Array.from(box.querySelectorAll("tbody tr"), r => r.textContent);
+          const before = rows().sort().join("|");
+          return Array.from(box.querySelectorAll("th"), (th, column) => {
+            const button = th.querySelector("button");
+            if (!button) return rows().length > 1 ? [box.id, column, "no button"] : null;
+            button.click();
+            const values = Array.from(box.querySelectorAll("tbody tr"),
+              r => r.cells[column].textContent).filter(Boolean);
+            const isNumber = th.classList.contains("n");
+            const compare = isNumber
+              ? (a, b) => parseFloat(a.replaceAll(",", "")) - parseFloat(b.replaceAll(",", ""))
+              : new Intl.Collator("en", { numeric: true }).compare;
+            if (values.some((v, i) => i && compare(values[i - 1], v) > 0))
+              return [box.id, column, "not sorted"];
+            if (rows().sort().join("|") !== before) return [box.id, column, "rows lost"];
+            return null;
+          }).filter(Boolean);
+        })"""
+    )
+    assert faults == []
+    assert chromium.complaints() == []
+
+
+def test_tables_filter_as_one_types(chromium, page):
+    chromium.open(page, 400)
+    total = len(column(chromium, "runs", "method"))
+    chromium.run('document.querySelector("#runs-filter").focus()')
+    chromium.type("golem-ev standard")
+    names = column(chromium, "runs", "method")
+    assert set(names) == {"GOLEM-EV"}
+    assert set(column(chromium, "runs", "units")) == {"standardised"}
+    said = chromium.run('document.querySelector("#runs output").textContent')
+    assert said == f"{len(names)} of {total} rows"
+    # A table that is sorted while filtered stays filtered.
+    focus_heading(chromium, "runs", "seconds")
+    chromium.press("Enter", 13, "\r")
+    assert set(column(chromium, "runs", "method")) == {"GOLEM-EV"}
+    chromium.run(
+        """(() => { const box = document.querySelector("#runs-filter");
+        box.value = ""; box.dispatchEvent(new Event("input")); })()"""
+    )
+    assert len(column(chromium, "runs", "method")) == total
+
+
+def test_the_page_can_be_heard(chromium, page):
+    """What a screen reader needs: headings in order, captions, labels, scopes, a language."""
+    chromium.open(page)
+    assert chromium.run("document.documentElement.lang") == "en"
+    levels = chromium.run("Array.from(document.querySelectorAll('h1,h2,h3'), h => h.tagName)")
+    assert levels[0] == "H1"
+    assert set(levels[1:]) == {"H2"}
+    assert chromium.run(
+        """Array.from(document.querySelectorAll("table")).every(t =>
+          t.caption && t.caption.textContent.length > 10 &&
+          Array.from(t.tHead.rows[0].cells).every(c => c.scope === "col"))"""
+    )
+    assert chromium.run(
+        "Array.from(document.querySelectorAll('input')).every(i => i.labels.length === 1)"
+    )
+    assert chromium.run(
+        """Array.from(document.querySelectorAll("nav a"))
+          .every(a => document.querySelector(a.getAttribute("href")))"""
+    )
+    assert chromium.run(
+        """(() => { const ids = Array.from(document.querySelectorAll("[id]"), e => e.id);
+          return ids.length === new Set(ids).size; })()"""
+    )
+
+
+@pytest.mark.parametrize("kind", ["empty", "failures", "no truth", "long words"])
+def test_odd_stores_have_a_page_without_faults(chromium, tmp_path, kind):
+    pairs = []
+    if kind == "failures":
+        pairs = [(job(), record(job(), status="crashed", message="<b>It died.</b>" * 30))]
+    elif kind == "no truth":
+        one = job(name="mine", graph=None, k=None, noise=None, scale=None, table="a.csv")
+        pairs = [(one, record(one, truth=False))]
+    elif kind == "long words":
+        one = job(("x" * 300, "gd", {"y" * 300: "z" * 300}, 0.5), experiment="w" * 300)
+        pairs = [(one, record(one))]
+    path = write_report(fill(tmp_path / "runs.db", pairs), tmp_path / "report")
+    for width in WIDTHS:
+        chromium.open(path, width)
+        assert chromium.complaints() == []
+        assert chromium.run("document.documentElement.scrollWidth") <= width
+        assert chromium.run(STICKS_OUT) == []
+
+
+def test_without_scripts_the_page_is_whole(chromium, page):
+    chromium.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        chromium.call("Page.navigate", url=page.as_uri())
+        rows, deadline = [], time.monotonic() + 30
+        while len(rows) <= 400 and time.monotonic() < deadline:  # until it is loaded
+            root = chromium.call("DOM.getDocument", depth=0)["root"]["nodeId"]
+            found = chromium.call("DOM.querySelectorAll", nodeId=root, selector="tbody tr")
+            rows = found["nodeIds"]
+    finally:
+        chromium.call("Emulation.setScriptExecutionDisabled", value=False)
+    assert len(rows) > 400
