@@ -94,7 +94,8 @@ class Agenda:
         waiting = {job["run"] for job in self._pending}
         ended = [done[run] for run in by_run if run not in waiting]
         self._elsewhere: list[Mapping[str, Any]] = []
-        self._shares: dict[str, list[float]] = {}  # of the time limit, by method
+        self._shares: dict[str, tuple[float, int]] = {}  # of time limits, by method: sum, count
+        self._work: dict[str, float] | None = None  # core-seconds pending, by method
         self._next_ask = self._next_beat = self._next_show = 0.0
         self.progress = Progress(len(by_run), len(ended), sum(status in FAILED for status in ended))
 
@@ -103,19 +104,20 @@ class Agenda:
         if self._elsewhere and time.monotonic() >= self._next_ask:
             self._next_ask = time.monotonic() + _ASK_AGAIN
             self._pending, self._elsewhere = self._elsewhere + self._pending, []
+            self._work = None
         place = 0
         while place < len(self._pending):
             if not fits(self._pending[place]):
                 place += 1
                 continue
-            job = self._pending.pop(place)
+            job, self._work = self._pending.pop(place), None
             if self._store.claim(job["run"], self._retry_before):
                 return job
             self._not_ours(job)
         return None
 
     def _not_ours(self, job: Mapping[str, Any]) -> None:
-        status = self._store.statuses().get(job["run"])
+        status = self._store.status(job["run"])
         if status is None:
             self._next_ask = self._next_ask or time.monotonic() + _ASK_AGAIN
             self._elsewhere.append(job)
@@ -136,8 +138,9 @@ class Agenda:
         self.progress.failed += record["status"] in FAILED
         self.progress.finished.append((job, record))
         if record.get("wall_seconds") and job.get("time_limit"):
+            total, count = self._shares.get(job["method"]["name"], (0.0, 0))
             share = record["wall_seconds"] / job["time_limit"]
-            self._shares.setdefault(job["method"]["name"], []).append(share)
+            self._shares[job["method"]["name"]] = (total + share, count + 1)
 
     def tick(self, running: Sequence[Running], cores: float) -> None:
         """Say to the store that we live, and to the user how far it is."""
@@ -150,8 +153,15 @@ class Agenda:
             self._report(running, cores)
 
     def _report(self, running: Sequence[Running], cores: float) -> None:
-        left = sum(self._core_seconds(job) for job in self._pending)
-        left += sum(self._core_seconds(run.job, run.seconds) for run in running)
+        if self._work is None:
+            self._work = {}
+            for job in self._pending:
+                name = job["method"]["name"]
+                self._work[name] = self._work.get(name, 0.0) + _core_seconds(job)
+        left = sum(self._share(name) * work for name, work in self._work.items())
+        for run in running:
+            expected = self._share(run.job["method"]["name"]) * _core_seconds(run.job)
+            left += max(expected - run.seconds * (run.job.get("threads") or 1), 0.0)
         self.progress.seconds_left = left / max(cores, 1)
         self.progress.running = list(running)
         self.progress.elsewhere = len(self._elsewhere)
@@ -159,16 +169,20 @@ class Agenda:
             self._show(self.progress)
         self.progress.finished = []
 
-    def _core_seconds(self, job: Mapping[str, Any], used: float = 0.0) -> float:
-        shares = self._shares.get(job["method"]["name"], [1.0])
-        share = sum(shares) / len(shares)
-        return max(share * job.get("time_limit", 0.0) - used, 0.0) * (job.get("threads") or 1)
+    def _share(self, method: str) -> float:
+        """Return how much of their time limit the runs of a method take; all, until known."""
+        total, count = self._shares.get(method, (1.0, 1))
+        return total / count
 
     def close(self) -> None:
         """Show the end, and give back what was not finished."""
         self._report([], 1.0)
         with suppress(BigdagError):  # where the disk is full, the claims die with this process
             self._store.release()
+
+
+def _core_seconds(job: Mapping[str, Any]) -> float:
+    return float(job.get("time_limit") or 0.0) * (job.get("threads") or 1)
 
 
 @contextmanager

@@ -153,7 +153,11 @@ class _Sender:
         try:
             while True:
                 self._ask()
-                while (job := self._agenda.take(self._room)) is not None:
+                # As many as there are cores for, and a few.
+                while self._threads() < self._cores + _AHEAD:
+                    job = self._agenda.take(self._fits)
+                    if job is None:
+                        break
                     self._send(job)
                 if not self._sent:
                     if self._suspects:
@@ -201,15 +205,16 @@ class _Sender:
                 "'cores=4,memory=17179869184'"
             )
 
-    def _room(self, job: Mapping[str, Any]) -> bool:
-        """Tell whether to send a job: as many as there are cores for, and a few."""
+    def _threads(self) -> float:
+        return sum(_wanted_by(sent.job)["cores"] for sent in self._sent.values())
+
+    def _fits(self, job: Mapping[str, Any]) -> bool:
+        """Tell whether a worker is large enough; as long as there is none, one may come."""
         wanted = _wanted_by(job)
-        fits = not self._resources or any(
+        return not self._resources or any(
             all(each.get(name, math.inf) >= amount for name, amount in wanted.items())
             for each in self._resources
         )
-        threads = sum(_wanted_by(sent.job)["cores"] for sent in self._sent.values())
-        return fits and threads < self._cores + _AHEAD
 
     def _too_small(self) -> BigdagError:
         most = {

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["cores_here", "installed", "memory_here", "run_jobs", "run_plan"]
 
 _LOOK = 0.02  # seconds between looks whether a run has ended
+_SCAN = 0.5  # ... between looks for a job that fits while no run ends; plans are long
 
 
 def run_plan(
@@ -141,22 +142,27 @@ def run_jobs(
 
     def fits(job: Mapping[str, Any]) -> bool:
         """Tell whether there is room; what needs more than there is runs alone."""
-        if not children:
-            return True
-        under_way = [child.job for child in children]
         key = job["dataset"].get("key")
-        if key and not (data / key).exists():  # its first run makes it, the others wait
-            making = {other["dataset"].get("key") for other in under_way}
-            if key in making:
-                return False
-        threads = sum(other.get("threads") or 1 for other in [*under_way, job])
-        bytes_ = sum(other.get("memory_limit") or 0 for other in [*under_way, job])
-        return threads <= cores and bytes_ <= memory
+        return not children or (
+            used[0] + (job.get("threads") or 1) <= cores
+            and used[1] + (job.get("memory_limit") or 0) <= memory
+            # The first run of a data set makes it, the others wait.
+            and not (key in being_read and not (data / key).exists())
+        )
 
     with terminable():
         try:
+            next_scan = 0.0
             while True:
-                while (job := agenda.take(fits)) is not None:
+                while time.monotonic() >= next_scan:
+                    under_way = [child.job for child in children]
+                    used = (sum(job.get("threads") or 1 for job in under_way),
+                            sum(job.get("memory_limit") or 0 for job in under_way))  # fmt: skip
+                    being_read = {job["dataset"].get("key") for job in under_way} - {None}
+                    job = agenda.take(fits) if used[0] < cores else None
+                    if job is None:
+                        next_scan = time.monotonic() + _SCAN
+                        break
                     for left in work.glob(f"{job['run']}-*"):  # by a runner that was killed
                         shutil.rmtree(left, ignore_errors=True)
                     folder = work / f"{job['run']}-{secrets.token_hex(4)}"
@@ -169,6 +175,7 @@ def run_jobs(
                     if record is not None:
                         children.remove(child)
                         agenda.finish(_plain(child.job, places), record)
+                        next_scan = 0.0
                 agenda.tick([Running(child.job, child.seconds) for child in children], cores)
         finally:
             for child in children:

@@ -291,6 +291,12 @@ class Store:
         with self._sentences():
             return dict(self._sql.execute("SELECT run, status FROM runs").fetchall())
 
+    def status(self, run: str) -> str | None:
+        """Return the status of a run, or None if it has not finished."""
+        with self._sentences():
+            row = self._sql.execute("SELECT status FROM runs WHERE run = ?", (run,)).fetchone()
+        return None if row is None else str(row[0])
+
     def claim(self, run: str, retry_before: str | None = None) -> bool:
         """Take a run, unless it is finished or a living runner has it.
 
