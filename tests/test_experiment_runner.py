@@ -69,7 +69,7 @@ def test_the_hard_limit_ends_what_never_returns(path):
 
 
 def test_the_hard_limit_is_the_time_limit_and_room_around_it():
-    assert hard_limit(make_job(0, time_limit=100)) == 180
+    assert hard_limit(make_job(0, time_limit=100)) == 240
 
 
 def test_a_result_counts_also_when_its_process_does_not_end(path):
