@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import sys
 from html.parser import HTMLParser
 from io import BytesIO
+from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import numpy as np
@@ -42,7 +44,9 @@ class Page(HTMLParser):
         if tag == "section":
             self.sections[about["id"]] = ""
         if tag == "img":
-            assert about["src"].startswith("data:image/svg+xml;base64,")
+            kind, picture = about["src"].split(",", 1)
+            assert kind == "data:image/svg+xml"
+            ElementTree.fromstring(unquote(picture))
             self.alts.append(about["alt"])
         if tag == "a":
             self.links.append(about["href"])
@@ -212,8 +216,8 @@ def test_the_page_is_whole_moderate_and_loads_nothing(big):
     assert all(link.startswith(("#", "figures/", "data/")) for link in page.links)
     text = path.read_text("utf-8")
     assert "default-src 'none'" in text
-    assert "http://" not in text.replace("http-equiv", "")
-    assert "https://" not in text
+    names = {"http://www.w3.org/1999/xlink", "http://www.w3.org/2000/svg"}  # of XML, not loaded
+    assert set(re.findall(r"https?://[^\s'\"]*", text)) <= names
 
 
 def test_the_page_says_how_to_repeat_it(big):
@@ -288,7 +292,7 @@ def test_one_method_on_one_data_set(tmp_path):
     one = job()
     page = written(tmp_path, [(one, record(one))])
     assert "No run failed." in page.sections["failures"]
-    assert len(page.alts) >= 4
+    assert len(page.alts) >= 3
     assert "in several sizes" in page.sections["size"]
 
 

@@ -158,7 +158,8 @@ def dots(
     categories = [c for c in look if c in set(frame["category"])]
     columns, rows = list(dict.fromkeys(frame["column"])), list(dict.fromkeys(frame["row"]))
     row_height = 0.155 * len(categories) + 0.1
-    gap = 0.34 if any(rows) or any(columns) else 0.15
+    gap = 0.15 if not any(rows) and not any(columns) else 0.34
+    gap += 0.12 * max(column.count("\n") for column in columns)
     fit = max(1, int((_HIGHEST - 0.9) / (row_height + gap)))
     left = min(2.5, 0.25 + 0.064 * max(len(_short(c)) for c in categories))
     wide = max(1, min(6, int((WIDTH - left) / 0.85)))
@@ -179,14 +180,20 @@ def dots(
                 _level_legend(figure, levels, height - (0.26 if title else 0.06))
             for i, row in enumerate(down):
                 bottom = height - head - (i + 1) * (row_height + gap)
+                named = False
+                present = set(part.loc[part["row"] == row, "column"])
                 for j, column in enumerate(across):
+                    if column not in present:
+                        continue
                     box = (left + j * width, bottom, width - 0.3, row_height)
                     axes = figure.add_axes(_share(box, WIDTH, height))
                     panel = part[(part["row"] == row) & (part["column"] == column)]
-                    _dot_panel(axes, panel, categories, look, levels, joined, j == 0)
+                    _dot_panel(axes, panel, categories, look, levels, joined, not named)
+                    named = True
                     if chance is not None:
                         axes.axvline(chance, color=_PALE, linewidth=0.8, linestyle=(0, (3, 2)))
-                    axes.tick_params(labelbottom=i == len(down) - 1)
+                    below = part.loc[part["row"].isin(down[i + 1 :]), "column"]
+                    axes.tick_params(labelbottom=column not in set(below))
                     axes.set_title(column, fontsize=7.5, pad=3)
                 if row:
                     figure.text(
@@ -217,15 +224,17 @@ def _dot_panel(
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
-    axes.hlines(range(len(categories)), -0.03, 1.03, color=_GRID, linewidth=0.5, zorder=0)
+    lines = {"color": _GRID, "linewidth": 0.5, "zorder": 0, "clip_on": False}
+    axes.hlines(range(len(categories)), -0.03, 1.03, **lines)
     fills = {level.name: level.fill for level in levels}
     place = {category: i for i, category in enumerate(categories)}
     panel = panel.assign(at=panel["category"].map(place))
     known = panel.dropna(subset=["mean"])
-    colours = [look[c].colour for c in known["category"]]
-    low, high = known["mean"] - known["sd"], known["mean"] + known["sd"]
-    axes.hlines(known["at"], low.clip(0, 1), high.clip(0, 1), colours, linewidth=2.6, alpha=0.45)
-    if joined:
+    several = known.dropna(subset=["sd"])
+    colours = [look[c].colour for c in several["category"]]
+    low, high = several["mean"] - several["sd"], several["mean"] + several["sd"]
+    axes.hlines(several["at"], low.clip(0, 1), high.clip(0, 1), colours, linewidth=2.6, alpha=0.45)
+    if levels and joined:
         ends = known.groupby("at")["mean"].agg(["min", "max"])
         colours = [look[categories[at]].colour for at in ends.index]
         axes.hlines(ends.index, ends["min"], ends["max"], colours, linewidth=0.9)
@@ -484,10 +493,24 @@ def _picture(figure: Any, name: str) -> Picture:
         file = io.BytesIO()
         figure.savefig(file, format=kind, dpi=160, metadata=extra)
         files.append(file.getvalue())
-    # Two decimals are a hundredth of a point; more only make the page large. Scales need all.
-    svg = re.sub(rb"scale\([^)]*\)|(\d\.\d\d)\d+", lambda m: m[1] or m[0], files[1])
+    svg = _compact(files[1])
     width, height = figure.get_size_inches()
     return Picture(name, files[0], svg, round(width * 96), round(height * 96))
+
+
+def _compact(svg: bytes) -> bytes:
+    """Return an SVG document without what nobody sees, which is a third of matplotlib's.
+
+    Examples
+    --------
+    >>> _compact(b'<svg> <!-- a --> <g id="axes_1"> <path d="M 0.1234 1"/> </g> </svg>')
+    b'<svg><g><path d="M 0.12 1"/></g></svg>'
+    """
+    svg = re.sub(rb"<!DOCTYPE[^>]*>|<!--.*?-->|<metadata>.*?</metadata>", b"", svg, flags=re.S)
+    svg = re.sub(rb'<g id="[^"]*_\d+"', b"<g", svg)  # nothing refers to groups
+    # Two decimals are a hundredth of a point. Scales need all of theirs.
+    svg = re.sub(rb"scale\([^)]*\)|(\d\.\d\d)\d+", lambda m: m[1] or m[0], svg)
+    return re.sub(rb"\s+", b" ", re.sub(rb">\s+<", b"><", svg)).replace(b' "', b'"')
 
 
 def _heading(figure: Any, title: str, number: int, of: int) -> None:

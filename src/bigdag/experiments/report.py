@@ -129,7 +129,9 @@ class _Report:
 
     def _csv(self, name: str, frame: pd.DataFrame) -> str:
         path = f"data/{name}.csv"
-        self.files[path] = frame.to_csv(index=False, lineterminator="\n").encode()
+        self.files[path] = frame.to_csv(
+            index=False, lineterminator="\n", float_format="%.8g"
+        ).encode()
         return path
 
     def _figures(
@@ -188,22 +190,26 @@ class _Report:
     def _panels(
         self, label: str, name: str, frame: pd.DataFrame, csv: str, levels: Sequence[Level]
     ) -> Iterator[Figure]:
-        """Draw one picture for each plan, units and noise: rows by d and n, columns by graph."""
-        by = ["experiment", "preset", "units", "noise"]
-        groups = list(frame.groupby(by, sort=False))
-        for letter, (key, shown) in zip(words.letters(len(groups)), groups):
-            if not shown["mean"].notna().any():
-                continue
-            experiment, preset, units, noise = map(str, key)
+        """Draw one picture a plan, units and noise, or a few noises: sizes down, graphs across."""
+        sheets = [
+            (plan, str(units), noises)
+            for plan, part in words.plans(frame)
+            for units, one in part.groupby("units", sort=False)
+            for noises in words.sheets(one)
+        ]
+        for letter, (plan, units, shown) in zip(words.letters(len(sheets)), sheets):
+            noises = list(dict.fromkeys(shown["noise"]))
+            column = shown["family"]
+            if len(noises) > 1:
+                column = shown["noise"] + "\n" + column
             shown = shown.assign(
-                row=words.said(shown, ["d", "n"]), column=shown["family"], category=shown["method"]
+                row=words.said(shown, ["d", "n"]), column=column, category=shown["method"]
             )
-            what = words.title(
-                ", ".join(filter(None, (noise, words.unit_words(units)))), (experiment, preset)
-            )
+            kind = ", ".join(filter(None, (*noises, words.unit_words(units))))
+            what = words.title(kind, plan)
             drawn = figures.dots(
-                words.slug(name, experiment, preset, units, noise), shown, self.look,
-                levels=levels, title=f"Average precision · {what}",
+                words.slug(name, *plan, units, *noises), shown, self.look, levels=levels,
+                title=f"Average precision · {what}",
             )  # fmt: skip
             caption = "Average precision of each method" + (
                 f": of the arcs (filled) and of the skeleton (open). {what}."
@@ -306,7 +312,8 @@ class _Report:
         table = results.resources(runs if len(runs) else results.runs)
         if len(table):
             csv = self._csv("table3_memory_and_time", table)
-            items += self._resources(table, csv)
+            if table["d"].nunique() > 1:
+                items += self._resources(table, csv)
             caption = (
                 "Table 3. Peak memory of the run's process, and seconds a step in each phase of a "
                 "method, by size. Means over runs."
@@ -432,7 +439,7 @@ class _Report:
         csv = self._csv("raw_against_standardised", frame)
         items: list[Figure | Table] = []
         for plan, part in words.plans(frame):
-            column = (part["family"] + " " + part["noise"]).str.replace(f" {OWN_TABLE}", "")
+            column = (part["noise"] + "\n" + part["family"]).str.replace(f"{OWN_TABLE}\n", "")
             shown = part.assign(
                 row=words.said(part, ["d", "n"]), column=column, category=part["method"],
                 level=part["units"],

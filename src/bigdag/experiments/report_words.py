@@ -11,8 +11,8 @@ import pandas as pd
 from bigdag.experiments.results import OWN_TABLE
 
 __all__ = [
-    "common", "in_words", "letters", "plan_name", "plans", "said", "slug", "timed", "title",
-    "unanswered", "unit_words",
+    "common", "in_words", "letters", "plan_name", "plans", "said", "sheets", "slug", "timed",
+    "title", "unanswered", "unit_words",
 ]  # fmt: skip
 
 
@@ -102,6 +102,28 @@ def in_words(frame: pd.DataFrame) -> str:
         f"Highest on average: {means.index[-1]} ({means.iloc[-1]:.2f}); lowest: {means.index[0]} "
         f"({means.iloc[0]:.2f})."
     )
+
+
+def sheets(frame: pd.DataFrame, most: int = 6) -> Iterator[pd.DataFrame]:
+    """Split average precisions by noise; noises of the same sizes share what fits across a page.
+
+    Noises of which no run has an average precision are left out.
+    """
+    shared: list[pd.DataFrame] = []
+
+    def sizes(part: pd.DataFrame) -> set[tuple[float, float]]:
+        return set(zip(part["d"], part["n"]))
+
+    for _, part in frame.groupby("noise", sort=False):
+        if not part["mean"].notna().any():
+            continue
+        across = sum(one["family"].nunique() for one in [*shared, part])
+        if shared and (sizes(shared[0]) != sizes(part) or across > most):
+            yield pd.concat(shared)
+            shared = []
+        shared.append(part)
+    if shared:
+        yield pd.concat(shared)
 
 
 def letters(n: int) -> list[str]:

@@ -60,6 +60,7 @@ _TEXTS = [
 _PARSED = ("job", "phase_seconds", "phase_steps", "curve", "versions", "machine")
 _RAW = "average precision, raw weights"
 _DAG = "average precision, DAG"
+_NOISES = {"Gaussian": 0, "Exponential": 1, "Gumbel": 2}
 _UNIT_ORDER = {"raw": 0, "standardised": 1, "iscm": 2}
 
 
@@ -142,8 +143,11 @@ class Results:
         by = [*SETTING, "lambda1", "repetition"]
         best = runs.groupby(by, dropna=False)["objective"].transform("min")
         series = {}
-        for run, curve, floor in zip(runs["run"], runs["curve"], best):
-            points = np.array(curve or [], dtype=np.float64).reshape(-1, 2)
+        ends = zip(runs["seconds"], runs["objective"])
+        for run, curve, end, floor in zip(runs["run"], runs["curve"], ends, best):
+            # The last iterate of some learners has cycles; the DAG's objective is the end.
+            points = np.array([*(curve or []), end] if curve else [], dtype=np.float64)
+            points = points.reshape(-1, 2)
             points = points[np.isfinite(points).all(axis=1)]
             if len(points) and floor > 0:
                 series[run] = np.column_stack([points[:, 0], points[:, 1] / floor])
@@ -243,13 +247,15 @@ class Results:
         return self._sorted(pd.concat(frames) if frames else pd.DataFrame(columns=columns))
 
     def _sorted(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Sort by setting, with methods and units in their own orders."""
+        """Sort by setting, with noises, units and methods in their own orders."""
         rank = {name: i for i, name in enumerate(self.methods)}
         keys = [c for c in [*SETTING, "lambda1", "threads", "method", "seconds"] if c in frame]
         if not len(frame) or not keys:
             return frame.reset_index(drop=True)
 
         def order(column: pd.Series) -> Any:
+            if column.name == "noise":  # in the paper's order
+                return column.map(lambda v: f"{_NOISES.get(v.split('-')[0], 3)} {v}")
             known = {"method": rank, "units": _UNIT_ORDER}.get(str(column.name))
             return column if known is None else column.map(lambda v: known.get(v, len(known)))
 
