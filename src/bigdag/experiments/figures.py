@@ -41,7 +41,7 @@ _MARKERS: tuple[Any, ...] = (
     "p",
 )  # fmt: skip
 _LARGER = {
-    "*": 1.45, "P": 1.15, "X": 1.15, (4, 1, 0): 1.5, "d": 1.15, "D": 0.9, _HOURGLASS: 1.25,
+    "*": 1.6, "P": 1.15, "X": 1.15, (4, 1, 0): 1.5, "d": 1.15, "D": 0.9, _HOURGLASS: 1.25,
     _BOW_TIE: 1.25, _BAR: 1.35, "p": 1.1,
 }  # fmt: skip
 _DASHES: tuple[Any, ...] = (
@@ -330,8 +330,7 @@ def curves(
         height = head + lines * pitch + legend
         with _figure(WIDTH, height) as figure:
             _heading(figure, title, number, len(sheets))
-            # One panel alone need not be as wide as the page.
-            width = WIDTH / max(across, 1.4)
+            width = WIDTH / across
             for i, panel in enumerate(shown):
                 row, column = divmod(i, across)
                 box = (
@@ -379,7 +378,7 @@ def _curve_panel(
             axes.errorbar(x, mean, sd, color=style.colour, linewidth=0.9)
         axes.plot(
             x, mean, color=style.colour, linestyle=style.dashes, linewidth=1.2,
-            marker=style.marker, markersize=style.size(4.2), markeredgecolor="white",
+            marker=style.marker, markersize=style.size(4.8), markeredgecolor="white",
             markeredgewidth=0.4, markevery=every, zorder=3 + place / 100,
             clip_on=log_y or ylim is None,
         )  # fmt: skip
@@ -398,8 +397,9 @@ def _curve_panel(
         axes.xaxis.set_minor_formatter(NullFormatter())
     if log_y:
         low, high = axes.get_ylim()
-        if high / low < 30:
-            axes.yaxis.set_major_locator(LogLocator(10, subs=(1, 1.5, 2, 3, 5, 7)))
+        if high / low < 300:
+            subs = (1, 1.5, 2, 3, 5, 7) if high / low < 30 else (1, 2, 5)
+            axes.yaxis.set_major_locator(LogLocator(10, subs=subs))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: _number(v)))
         axes.yaxis.set_minor_formatter(NullFormatter())
 
@@ -412,7 +412,7 @@ def _method_legend(
     handles = [
         Line2D(
             [], [], color=look[m].colour, linestyle=look[m].dashes, linewidth=1.2,
-            marker=look[m].marker, markersize=look[m].size(4.6), markeredgecolor="white",
+            marker=look[m].marker, markersize=look[m].size(4.8), markeredgecolor="white",
             markeredgewidth=0.4, label=_short(m),
         )
         for m in methods

@@ -260,7 +260,7 @@ class _Report:
             part = part.assign(lambda1=part["lambda1"].where(shared))
             settings = part[fields].drop_duplicates().sort_values("d", ascending=False)
             kept = part.merge(settings.head(_PANELS), on=fields)
-            shown, common, xlabel, log = words.timed(kept, fields)
+            shown, common, xlabel, log = words.timed(kept.assign(sd=float("nan")), fields)
             low, high = min(shown["mean"].min(), 1.0), shown["mean"].max()
             drawn = figures.curves(
                 words.slug("objective", *plan), shown, self.look, xlabel=xlabel, log_x=log,
@@ -504,7 +504,7 @@ class _Report:
     def _repeat(self) -> Section:
         frame = self.results.runs
         title = "To repeat it"
-        lines = tables.commands(frame, str(self.store), str(self.out))
+        lines = tables.commands(frame, self.store.name, self.out.name)
         listing = Listing(
             "The commands. Runs that the store has already are not done again; give a new store to "
             "do all of them. PLAN.toml stands for a plan of your own.",

@@ -34,11 +34,16 @@ _WORDS = {
 def named(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame with words for headings, without columns that hold nothing.
 
+    An experiment and its preset become one column.
+
     Examples
     --------
-    >>> named(pd.DataFrame({"family": ["ER1"], "preset": [""], "shd": [3]})).columns.tolist()
+    >>> named(pd.DataFrame({"family": ["ER1"], "word": [""], "shd": [3]})).columns.tolist()
     ['graph', 'SHD']
     """
+    if {"experiment", "preset"} <= set(frame):
+        plan = (frame["experiment"] + " " + frame["preset"]).str.strip()
+        frame = frame.assign(experiment=plan).drop(columns="preset")
     empty = [c for c in frame if (frame[c].isna() | (frame[c].astype(object) == "")).all()]
     return frame.drop(columns=empty).rename(columns=_WORDS)
 
@@ -128,6 +133,7 @@ def metrics(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
         words += f" Threshold {nearest:g} only; the CSV has all."
     words += cut_words(shown)
     directed = shown["directed"].map({True: "arcs", False: "skeleton"})
+    shown = shown.assign(threshold=[f"{t:g}" if t >= 0 else "" for t in shown["threshold"]])
     return named(
         shown.assign(directed=directed).rename(columns={"directed": "of"}).head(_MOST_ROWS)
     ), words
@@ -240,7 +246,7 @@ def _list(values: Iterable[Any]) -> str:
             parts.append([number])
     texts = []
     for part in parts:
-        ends = [f"{v:.0f}" if v % 1 == 0 else f"{v:g}" for v in (part[0], part[-1])]
+        ends = [f"{v:.0f}" if v % 1 == 0 else f"{v:.4g}" for v in (part[0], part[-1])]
         texts.append("–".join(ends) if len(part) > 2 else ", ".join(ends[: len(part)]))
     return ", ".join(texts)
 

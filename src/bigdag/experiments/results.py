@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -106,7 +106,8 @@ class Results:
         place = {word: i for i, word in enumerate(METHODS)}
         pairs = runs[["word", "method"]].drop_duplicates().itertuples(index=False)
         ranked = sorted((place.get(word, len(place)), len(name), name) for word, name in pairs)
-        return cls(runs, scores, list(dict.fromkeys(name for *_, name in ranked)))
+        results = cls(runs, scores, list(dict.fromkeys(name for *_, name in ranked)))
+        return replace(results, runs=results._sorted(runs))
 
     def figure_runs(self, figure: int) -> pd.DataFrame:
         """Return the runs of the paper's Figure 1, 2 or 3; other plans' runs serve all three."""
@@ -249,7 +250,11 @@ class Results:
     def _sorted(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Sort by setting, with noises, units and methods in their own orders."""
         rank = {name: i for i, name in enumerate(self.methods)}
-        keys = [c for c in [*SETTING, "lambda1", "threads", "method", "seconds"] if c in frame]
+        keys = [
+            c
+            for c in [*SETTING, "lambda1", "threads", "method", "repetition", "seconds"]
+            if c in frame
+        ]
         if not len(frame) or not keys:
             return frame.reset_index(drop=True)
 
