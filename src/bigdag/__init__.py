@@ -25,6 +25,7 @@ _HOME = {
     "GOLEM": "bigdag.learners.golem",
     "NOTEARS": "bigdag.learners.notears",
     "OptiMAS": "bigdag.learners.optimas",
+    "OrderSearch": "bigdag.learners.order_search",
     "ProxiMAS": "bigdag.learners.proximas",
     "SortRegress": "bigdag.learners.sorting",
 }
@@ -37,6 +38,7 @@ __all__ = [
     "NOTEARS",
     "Dataset",
     "OptiMAS",
+    "OrderSearch",
     "ProxiMAS",
     "SortRegress",
     "__version__",
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from bigdag.learners.golem import GOLEM
     from bigdag.learners.notears import NOTEARS
     from bigdag.learners.optimas import OptiMAS
+    from bigdag.learners.order_search import OrderSearch
     from bigdag.learners.proximas import ProxiMAS
     from bigdag.learners.sorting import SortRegress
 

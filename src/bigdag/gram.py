@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from bigdag.data import Dataset
 
-__all__ = ["Gram", "bytes_of", "format_bytes", "memory_budget", "n_threads"]
+__all__ = ["Gram", "bytes_of", "correlation", "format_bytes", "memory_budget", "n_threads"]
 
 _UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 _BLOCK = 2**23  # entries of a block of rows computed at once: 64 MB
@@ -194,6 +194,14 @@ class Gram:
         """1/sd, and zero for a constant column."""
         return self._inverse_sd
 
+    @property
+    def source(self) -> tuple[NDArray[np.float64], bool]:
+        """What compiled code reads correlations from: C and True, or else Z and False."""
+        if self.C is not None:
+            return self.C, True
+        assert self.Z is not None
+        return self.Z, False
+
     def diag(self) -> NDArray[np.float64]:
         """Return the variances (d,)."""
         return self.sd**2
@@ -303,6 +311,17 @@ def _outer_product(Z: NDArray[np.float64]) -> NDArray[np.float64]:
         np.matmul(Z[a:b], Z[:b].T, out=C[a:b, :b])
         C[:a, a:b] = C[a:b, :a].T
     return C
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def correlation(source, held, i, j):  # type: ignore[no-untyped-def]
+    """Return one correlation from the source of a Gram."""
+    if held:
+        return source[i, j]
+    total = 0.0
+    for s in range(source.shape[1]):
+        total += source[i, s] * source[j, s]
+    return total
 
 
 @numba.njit(cache=True, nogil=True, fastmath=True)

@@ -9,7 +9,8 @@ The way there: coordinate descent on a small working set, with a Newton step on 
 descent is slow; then the correlations of the residual with all allowed parents, which give the gap
 and the worst violators to add; until the gap is small. On correlations that are held each column
 goes this way alone; on data the columns of a block take turns together, so that the full check is
-one matrix product.
+one matrix product. Where a mask leaves a column few parents, they are its working set, and nothing
+else is computed.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ __all__ = ["LassoFit", "solve"]
 _FIRST = 24  # parents a working set begins with
 _MAX_ROUNDS = 60
 _LEAST_PENALTY = 1e-10  # on the correlation scale
+_FEW = 256  # parents in a mask that are a working set as they are
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,7 @@ class _Problem:
         self.root = np.sqrt(lambda1) * gram.inverse_sd  # p[i, j] = root[i] * root[j]
         self.rank = None if order is None else rank_of(np.asarray(order))
         self.mask = None if mask is None else sp.csc_array(mask)
+        self.few = self.mask is not None and np.diff(self.mask.indptr).max(initial=0) <= _FEW
 
     def allowed(self, block: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which parents each column of the block may use (k, d)."""
@@ -194,6 +197,8 @@ class _Problem:
         stop: Callable[[], bool] | None,
     ) -> tuple[list[Any], list[Any], NDArray[np.float64], NDArray[np.float64]]:
         """Return supports, coefficients, objectives and gaps of a block of columns."""
+        if self.few:
+            return self._solve_few(block, support, values)
         objective, gap = np.zeros(len(block)), np.zeros(len(block))
         allowed = self.allowed(block)
         todo = np.flatnonzero(allowed.any(axis=1))
@@ -246,6 +251,35 @@ class _Problem:
             goal = np.maximum(0.3 * self.tol, 0.1 * gap[todo] / objective[todo])
             self._descend(block, todo, C_rows, support, values, goal)
             left = self.gram.residual_rows(block[todo], *_flat(support, values, todo))
+        return support, values, objective, gap
+
+    def _solve_few(
+        self, block: NDArray[np.int64], support: list[Any], values: list[Any]
+    ) -> tuple[list[Any], list[Any], NDArray[np.float64], NDArray[np.float64]]:
+        """Solve columns whose mask is their working set; returns what solve_block does."""
+        assert self.mask is not None
+        gram, indptr = self.gram, self.mask.indptr
+        start = np.zeros(gram.d)
+        for a, j in enumerate(block):
+            inside = self.mask.indices[indptr[j] : indptr[j + 1]].astype(np.int64)
+            keep = self.live[inside] & (inside != j) & self.live[j]
+            if self.rank is not None:
+                keep &= self.rank[inside] < self.rank[j]
+            start[support[a]] = values[a]
+            known, support[a] = support[a], inside[keep]
+            values[a] = start[support[a]]
+            start[known] = 0.0
+        flat = _flat(support, values, np.arange(len(block)))
+        source = gram.Z if gram.C is None else gram.C
+        work = partial(
+            _solve_few, source, gram.C is not None, self.root, block, *flat, self.tol, self.live
+        )
+        results = gram.each(work, len(block))
+        for a in range(len(block)):
+            span = slice(flat[0][a], flat[0][a + 1])
+            keep = flat[2][span] != 0
+            support[a], values[a] = flat[1][span][keep], flat[2][span][keep]
+        objective, gap = (np.concatenate([r[i] for r in results]) for i in (0, 1))
         return support, values, objective, gap
 
     def _descend(
@@ -448,3 +482,48 @@ def _descend_column(source, is_gram, C_row, root, j, members, b, goal):  # type:
         c[s] = C_row[members[s]]
         p[s] = _penalty(root, members[s], j)
     descend(Q, c, p, b, goal)
+
+
+@numba.njit(cache=True, nogil=True)
+def _solve_few(source, is_gram, root, columns, indptr, indices, values, tol, live, first, last):  # type: ignore[no-untyped-def]
+    """Solve columns first..last on all the parents they are given; objectives and gaps."""
+    objective, gap = np.zeros(last - first), np.zeros(last - first)
+    for a in range(first, last):
+        j = columns[a]
+        members, b = indices[indptr[a] : indptr[a + 1]], values[indptr[a] : indptr[a + 1]]
+        m = len(members)
+        # The correlations of the parents and, last, of the column itself.
+        Q = np.empty((m + 1, m + 1))
+        everyone = np.append(members, j)
+        if is_gram:
+            for s in range(m + 1):
+                for t in range(m + 1):
+                    Q[s, t] = source[everyone[s], everyone[t]]
+        else:
+            rows = np.empty((m + 1, source.shape[1]))
+            for s in range(m + 1):
+                rows[s] = source[everyone[s]]
+            Q[:] = np.dot(rows, rows.T)
+        c, p = Q[m, :m].copy(), np.empty(m)
+        for s in range(m):
+            p[s] = _penalty(root, members[s], j)
+            Q[s, s] = 1.0
+        P = Q[:m, :m].copy()
+        for _ in range(_MAX_ROUNDS):
+            left = c - np.dot(P, b)
+            square = max(1.0 - np.dot(c, b) - np.dot(left, b), 0.0)
+            limit = np.inf
+            for s in range(m):
+                size = abs(left[s])
+                if size > p[s] or (limit > 1.0 and size * limit > p[s]):
+                    limit = min(limit, p[s] / size)
+            total = 0.5 * square + np.dot(p, np.abs(b))
+            objective[a - first] = total if live[j] else 0.0
+            if m == 0:
+                break
+            bound = dual_bound(1.0 - np.dot(c, b), square, limit)
+            gap[a - first] = max(total - bound, 0.0)
+            if gap[a - first] <= tol * total:
+                break
+            descend(P, c, p, b, 0.5 * tol)
+    return objective, gap

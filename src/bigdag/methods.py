@@ -119,6 +119,10 @@ def _rows() -> dict[str, Method]:
         fixed = MappingProxyType({"order": order})
         return Method(word, "SortRegress", summary, units, _sparse_memory, fixed)
 
+    def order_search(word: str, score: str, summary: str, units: bool) -> Method:
+        fixed = MappingProxyType({"score": score})
+        return Method(word, "OrderSearch", summary, units, _sparse_memory, fixed)
+
     def golem(word: str, noise: str, summary: str) -> Method:
         fixed = MappingProxyType({"noise": noise})
         return Method(word, "GOLEM", summary, True, _dense_memory(14), fixed, "torch")
@@ -155,6 +159,12 @@ def _rows() -> dict[str, Method]:
             "gradient steps and order swaps (Park & Klabjan)",
             True,
             _sparse_memory,
+        ),
+        order_search(
+            "order-search", "least_squares", "search over orders for the least equation (1)", True
+        ),
+        order_search(
+            "order-search-bic", "bic", "search over orders for the least extended BIC", False
         ),
         sort_regress("sort-variance", "variance", "baseline: order by variance, then lasso", True),
         sort_regress("sort-r2", "r2", "baseline: order by R², then lasso", False),

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import coo_array, csc_array
 
+from bigdag import equivalence
 from bigdag.acyclic import is_acyclic, rank_of
 from bigdag.dag import DAG
 from bigdag.errors import DataWarning, ParameterError, missing_extra
@@ -297,11 +298,6 @@ def cpdag(dag: Graph) -> csc_array:
         1 at (i, j) alone where every equivalent DAG has i → j; 1 at (i, j) and (j, i) where
         some have the one and some the other.
 
-    Notes
-    -----
-    The algorithm is Chickering's (1995). Arcs are labelled node after node along the order; the
-    parent x of y that is last in the order decides on all arcs into y, in time linear in them.
-
     Examples
     --------
     >>> cpdag([[0, 1, 0], [0, 0, 1], [0, 0, 0]]).toarray()
@@ -310,23 +306,7 @@ def cpdag(dag: Graph) -> csc_array:
            [0, 1, 0]], dtype=int8)
     """
     graph = as_dag(dag)
-    rank, weights = rank_of(graph.order), graph.weights
-    parents = [set(ids.tolist()) for ids in np.split(weights.indices, weights.indptr[1:-1])]
-    compelled: list[set[int]] = [set() for _ in parents]
-    for y in graph.order.tolist():
-        if parents[y]:
-            x = max(parents[y], key=rank.__getitem__)
-            # A compelled w → x with w, y apart, or a collider z → y ← x with z, x apart.
-            if not compelled[x] <= parents[y] or not parents[y] - {x} <= parents[x]:
-                compelled[y] = parents[y]
-            else:
-                compelled[y] = compelled[x]
-    arcs = weights.tocoo()
-    fixed = [i in compelled[j] for i, j in zip(arcs.row.tolist(), arcs.col.tolist())]
-    loose = ~np.array(fixed, dtype=bool)
-    row = np.concatenate([arcs.row, arcs.col[loose]])
-    col = np.concatenate([arcs.col, arcs.row[loose]])
-    return csc_array((np.ones(len(row), np.int8), (row, col)), shape=arcs.shape)
+    return equivalence.cpdag(graph.weights, graph.order)
 
 
 def shd_cpdag(estimate: Graph, truth: Graph) -> int:

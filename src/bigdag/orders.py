@@ -6,6 +6,7 @@ there are; one lasso on it does (:mod:`bigdag.learners.sorting`).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numba
@@ -20,7 +21,14 @@ if TYPE_CHECKING:
 
     from bigdag.gram import Gram
 
-__all__ = ["least_variance_order", "r2_order", "random_order", "variance_order"]
+__all__ = [
+    "correlated",
+    "least_variance_order",
+    "optimal_order",
+    "r2_order",
+    "random_order",
+    "variance_order",
+]
 
 _PANEL = 64  # variables taken between two updates of the whole matrix
 _STRIP = 2**22  # entries of the matrix updated at once: 32 MB
@@ -75,7 +83,9 @@ def random_order(d: int, rng: np.random.Generator | int | None = None) -> NDArra
     return np.random.default_rng(rng).permutation(d).astype(np.int64)
 
 
-def least_variance_order(gram: Gram) -> NDArray[np.int64]:
+def least_variance_order(
+    gram: Gram, support: tuple[NDArray[np.int64], NDArray[np.int32]] | None = None
+) -> NDArray[np.int64]:
     """Take next the variable with the least variance left given those taken.
 
     Finds the causal order where all noises have the same variance (Chen, Drton & Wang 2019).
@@ -84,6 +94,8 @@ def least_variance_order(gram: Gram) -> NDArray[np.int64]:
     ----------
     gram : Gram
         The second moments.
+    support : pair of arrays, optional
+        Each variable's correlated ones, where they are known already (see `correlated`).
 
     Returns
     -------
@@ -117,8 +129,84 @@ def least_variance_order(gram: Gram) -> NDArray[np.int64]:
         return _exact_order(gram, d)
     if gram.C is not None and 2 * n >= d:
         count = int(_EXACT * n)
-        return _sparse_order(gram, _exact_order(gram, count)[:count])
-    return _sparse_order(gram, np.empty(0, dtype=np.int64))
+        return _sparse_order(gram, _exact_order(gram, count)[:count], support)
+    return _sparse_order(gram, np.empty(0, dtype=np.int64), support)
+
+
+def correlated(
+    gram: Gram, threshold: float, most: int = _NEIGHBOURS
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return each variable's correlated ones, compressed.
+
+    Parameters
+    ----------
+    gram : Gram
+        The second moments.
+    threshold : float
+        The least absolute correlation that counts.
+    most : int, optional
+        Of each variable at the most so many, the strongest.
+
+    Returns
+    -------
+    indptr : ndarray of int64, shape (d + 1,)
+        Where each variable's list begins and ends.
+    indices : ndarray of int32
+        The lists.
+
+    Examples
+    --------
+    >>> from bigdag.data import as_dataset
+    >>> from bigdag.gram import Gram
+    >>> x = np.arange(6.0)
+    >>> gram = Gram(as_dataset(np.column_stack([x, -x, [0, 1, 0, 0, 1, 0]])))
+    >>> correlated(gram, 0.5)
+    (array([0, 1, 2, 2]), array([1, 0], dtype=int32))
+    """
+    sizes, found = [np.zeros(1, dtype=np.int64)], [np.empty(0, dtype=np.int32)]
+    for block in gram.blocks(np.arange(gram.d)):
+        rows = gram.rows(block)
+        for counts, hits in gram.each(partial(_above, rows, block, threshold, most), len(block)):
+            sizes.append(counts)
+            found.append(hits)
+    return np.cumsum(np.concatenate(sizes)), np.concatenate(found)
+
+
+def optimal_order(costs: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the order with the least sum of costs, by dynamic programming over sets.
+
+    Parameters
+    ----------
+    costs : ndarray of shape (d, 2**d)
+        ``costs[v, s]``: what v costs when the variables in s precede it; bit u of s stands for u.
+        Entries with v itself in s are not read. Takes d 2**d steps, so d is small.
+
+    Returns
+    -------
+    ndarray of int64, shape (d,)
+        The variables, causes first.
+
+    Examples
+    --------
+    >>> optimal_order(np.array([[5.0, 0, 1, 0], [5.0, 4, 0, 0]]))
+    array([1, 0])
+    """
+    d = len(costs)
+    least = np.full(2**d, np.inf)
+    last = np.zeros(2**d, dtype=np.int64)
+    least[0] = 0.0
+    for s in range(1, 2**d):
+        for v in range(d):
+            if s >> v & 1:
+                total = least[s ^ (1 << v)] + costs[v, s ^ (1 << v)]
+                if total < least[s]:
+                    least[s], last[s] = total, v
+    order = np.empty(d, dtype=np.int64)
+    s = 2**d - 1
+    for place in range(d - 1, -1, -1):
+        order[place] = last[s]
+        s ^= 1 << int(last[s])
+    return order
 
 
 # ------------------------------------------------------------------ R²
@@ -185,7 +273,11 @@ def _exact_order(gram: Gram, count: int) -> NDArray[np.int64]:
     return order
 
 
-def _sparse_order(gram: Gram, head: NDArray[np.int64]) -> NDArray[np.int64]:
+def _sparse_order(
+    gram: Gram,
+    head: NDArray[np.int64],
+    support: tuple[NDArray[np.int64], NDArray[np.int32]] | None,
+) -> NDArray[np.int64]:
     """Keep residuals for each variable; project out only what is correlated.
 
     The variables in ``head`` are taken first, in that order.
@@ -196,25 +288,36 @@ def _sparse_order(gram: Gram, head: NDArray[np.int64]) -> NDArray[np.int64]:
         assert gram.C is not None
         values, vectors = np.linalg.eigh(gram.C)
         residual = vectors * np.sqrt(np.maximum(values, 0.0))
-    indptr, indices = _support(gram)
     root = np.sqrt(gram.n_samples)
+    indptr, indices = correlated(gram, _SUPPORT / root) if support is None else support
     return _take(residual, gram.diag(), indptr, indices, _UPDATE / root, head)
 
 
-def _support(gram: Gram) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return each variable's correlated ones, compressed: indptr (d + 1,) and indices."""
-    threshold = _SUPPORT / np.sqrt(gram.n_samples)
-    sizes, found = [np.zeros(1, dtype=np.int64)], [np.empty(0, dtype=np.int32)]
-    for block in gram.blocks(np.arange(gram.d)):
-        size = np.abs(gram.rows(block))
-        size[np.arange(len(block)), block] = 0.0
-        above = size > threshold
-        if above.sum(axis=1).max() > _NEIGHBOURS:
-            above &= size >= np.partition(size, -_NEIGHBOURS, axis=1)[:, [-_NEIGHBOURS]]
-        rows, columns = np.nonzero(above)
-        sizes.append(np.bincount(rows, minlength=len(block)))
-        found.append(columns.astype(np.int32))
-    return np.cumsum(np.concatenate(sizes)), np.concatenate(found)
+@numba.njit(cache=True, nogil=True)
+def _above(rows, block, threshold, most, first, last):  # type: ignore[no-untyped-def]
+    """Return how many entries of rows first..last are above a threshold, and their columns."""
+    d = rows.shape[1]
+    counts = np.zeros(last - first, dtype=np.int64)
+    hits = np.empty(1024, dtype=np.int32)
+    total = 0
+    for a in range(first, last):
+        row, limit = rows[a], threshold
+        count = 0
+        for i in range(d):
+            count += abs(row[i]) > limit and i != block[a]
+        if count > most:
+            size = np.abs(row)
+            size[block[a]] = 0.0
+            limit = np.sort(size)[d - most - 1]
+        while total + min(count, d) > len(hits):
+            hits = np.concatenate((hits, np.empty_like(hits)))
+        begin = total
+        for i in range(d):
+            if abs(row[i]) > limit and i != block[a]:
+                hits[total] = i
+                total += 1
+        counts[a - first] = total - begin
+    return counts, hits[:total].copy()
 
 
 @numba.njit(cache=True, nogil=True, fastmath=True)

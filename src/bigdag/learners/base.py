@@ -106,6 +106,8 @@ class OneOf:
 
     def allows(self, value: Any) -> bool:
         """Tell whether a value is allowed."""
+        if isinstance(value, str):
+            return str(value) in self.options
         return any(type(value) is type(o) and value == o for o in self.options)
 
     def __str__(self) -> str:
@@ -198,7 +200,12 @@ class Run:
         self._rows: list[tuple[str, int, float, float, int]] = []
         self._last_log = -math.inf
         self.start = learner._start_weights(data)  # refused before the long work
-        self.gram = Gram(data, memory_limit=learner.memory_limit, n_jobs=learner.n_jobs)
+        self.gram = Gram(
+            data,
+            memory_limit=learner.memory_limit,
+            n_jobs=learner.n_jobs,
+            hold=learner._hold(data),
+        )
         self._best: sp.csc_array | Callable[[], sp.csc_array]
         self._best = sp.csc_array((self.gram.d, self.gram.d))
         self.best_order = np.arange(self.gram.d)
@@ -417,6 +424,10 @@ class Learner(BaseEstimator):
     def _penalty(self) -> float:
         """Return the lambda1 of equation (1)."""
         return float(self.lambda1)
+
+    def _hold(self, data: Dataset) -> bool | None:  # noqa: ARG002
+        """Tell whether to hold the correlations; None leaves it to the memory there is."""
+        return None
 
     def _note_features(self, data: Dataset) -> None:
         self.n_features_in_ = data.n_features

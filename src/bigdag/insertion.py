@@ -1,0 +1,636 @@
+"""Search over orders by best insertion, on a score that is a sum over the variables.
+
+Each variable has a cost that depends on its parents alone: what its residual costs, and a penalty
+for each parent. Given an order, the parents of a variable are grown and shrunk inside its
+predecessors. A move takes one variable out of the order and puts it back where the sum of all
+costs is least. That sum is known for every place at once, because the order without the variable
+stays as it is: each other variable has one cost with it and one without it, and only those it is
+correlated with differ. Moves are made while they lower the sum, so the search ends.
+
+A variable with a share ``s`` of its variance left costs ``n log s``: the Gaussian likelihood with a
+noise variance of its own for each variable, whatever the units.
+
+Regressions are triangular factors, extended when a parent is added and rotated when one is taken
+out. Parents come from lists of candidates; :func:`outsiders` looks for what the lists have missed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numba
+import numpy as np
+
+from bigdag.gram import correlation
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Problem",
+    "State",
+    "begin",
+    "coefficients",
+    "descend",
+    "fit",
+    "outsiders",
+    "prune",
+    "shake",
+]
+
+_GAIN = 1e-7  # in the units of the score; less is rounding
+_COLLINEAR = 1e-9  # share of a variance left, below which a variable is a copy of the parents
+_NOTHING = 1e-12  # share of a variance left that counts as nothing left
+
+
+class Problem(NamedTuple):
+    """What a search is about; nothing in it changes.
+
+    Attributes
+    ----------
+    source : ndarray
+        The correlations (d, d), or the data as rows of unit length (d, n).
+    held : bool
+        Which of the two.
+    n : float
+        Samples.
+    penalty : float
+        What a parent costs.
+    indptr, indices : ndarray
+        Each variable's candidates, compressed. If u is a candidate of v, then v is one of u.
+    """
+
+    source: NDArray[np.float64]
+    held: bool
+    n: float
+    penalty: float
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+
+
+class State(NamedTuple):
+    """An order, the parents chosen in it, and what is still to be looked at; changed in place.
+
+    Attributes
+    ----------
+    order, rank : ndarray of shape (d,)
+        Causes first, and its inverse.
+    parents : ndarray of shape (d, most)
+        Each variable's parents, in its first ``counts`` entries.
+    counts, costs : ndarray of shape (d,)
+        Their number, and what the variable costs with them.
+    dirty : ndarray of bool, shape (d,)
+        The variables whose surroundings have changed since they were looked at.
+    queue, cursor : ndarray
+        The variables in the order of the present round, and the place in it.
+    """
+
+    order: NDArray[np.int64]
+    rank: NDArray[np.int64]
+    parents: NDArray[np.int32]
+    counts: NDArray[np.int64]
+    costs: NDArray[np.float64]
+    dirty: NDArray[np.bool_]
+    queue: NDArray[np.int64]
+    cursor: NDArray[np.int64]
+
+    def copy(self) -> State:
+        """Return a copy that shares nothing."""
+        return State._make(part.copy() for part in self)
+
+    def total(self) -> float:
+        """Return the score: the sum of all costs."""
+        return float(self.costs.sum())
+
+
+def begin(order: NDArray[np.integer], most: int) -> State:
+    """Return a state with an order, no parents, and everything to be looked at."""
+    own: NDArray[np.int64] = np.array(order, dtype=np.int64)
+    d = len(own)
+    rank = np.empty(d, dtype=np.int64)
+    rank[own] = np.arange(d)
+    return State(
+        own, rank, np.zeros((d, most), dtype=np.int32), np.zeros(d, dtype=np.int64),
+        np.zeros(d), np.ones(d, dtype=np.bool_), own.copy(), np.zeros(1, dtype=np.int64),
+    )  # fmt: skip
+
+
+class _Desk(NamedTuple):
+    """Room for one regression on up to ``width`` candidates.
+
+    ``num`` and ``den`` hold each candidate's covariance with the residual and its own variance
+    given the parents; R is the triangular factor of the parents' correlations, G its inverse; Y
+    and y are the candidates and the variable in terms of the factor; b the coefficients and
+    ``inverse`` the diagonal of (RᵀR)⁻¹.
+    """
+
+    names: Any
+    allowed: Any
+    member: Any
+    num: Any
+    den: Any
+    R: Any
+    G: Any
+    Y: Any
+    y: Any
+    b: Any
+    inverse: Any
+    chosen: Any
+
+
+@numba.njit(cache=True, nogil=True)
+def _desk(width, most):  # type: ignore[no-untyped-def]
+    side = most + 1
+    return _Desk(
+        np.empty(width, dtype=np.int64), np.zeros(width, dtype=np.bool_),
+        np.zeros(width, dtype=np.bool_), np.empty(width), np.empty(width),
+        np.zeros((side, side)), np.zeros((side, side)), np.empty((side, width)),
+        np.empty(side), np.empty(side), np.empty(side), np.empty(side, dtype=np.int64),
+    )  # fmt: skip
+
+
+@numba.njit(cache=True, nogil=True)
+def _width(problem):  # type: ignore[no-untyped-def]
+    width = 1
+    for v in range(len(problem.indptr) - 1):
+        width = max(width, problem.indptr[v + 1] - problem.indptr[v])
+    return width
+
+
+# ------------------------------------------------------------------ one regression
+
+
+@numba.njit(cache=True, nogil=True)
+def _cost(problem, share):  # type: ignore[no-untyped-def]
+    """Return what a residual costs."""
+    return problem.n * np.log(max(share, _NOTHING))
+
+
+@numba.njit(cache=True, nogil=True)
+def _gain(problem, share, num, den):  # type: ignore[no-untyped-def]
+    """Return what v gains by one more parent."""
+    if den <= _COLLINEAR:
+        return -np.inf
+    left = share - num * num / den
+    return _cost(problem, share) - _cost(problem, left) - problem.penalty
+
+
+@numba.njit(cache=True, nogil=True)
+def _clear(problem, desk, v, m):  # type: ignore[no-untyped-def]
+    """Set up the regression of v on nothing, with the first m names to choose from."""
+    for i in range(m):
+        desk.num[i] = correlation(problem.source, problem.held, v, desk.names[i])
+        desk.den[i] = 1.0
+        desk.member[i] = False
+
+
+@numba.njit(cache=True, nogil=True)
+def _extend_inverse(desk, c):  # type: ignore[no-untyped-def]
+    """Add column c to G = R⁻¹, and its part to the coefficients and to diag((RᵀR)⁻¹)."""
+    R, G, b, inverse = desk.R, desk.G, desk.b, desk.inverse
+    root, top = R[c, c], desk.y[c]
+    for t in range(c):
+        total = 0.0
+        for a in range(t, c):
+            total -= G[t, a] * R[a, c]
+        x = total / root
+        G[t, c] = x
+        b[t] += x * top
+        inverse[t] += x * x
+    G[c, c] = 1.0 / root
+    b[c] = top / root
+    inverse[c] = 1.0 / (root * root)
+
+
+@numba.njit(cache=True, nogil=True)
+def _add(problem, desk, m, size, at):  # type: ignore[no-untyped-def]
+    """Make candidate ``at`` a parent; return the variance it explains."""
+    Y, num, den = desk.Y, desk.num, desk.den
+    u = desk.names[at]
+    root = np.sqrt(den[at])
+    for a in range(size):
+        desk.R[a, size] = Y[a, at]
+    desk.R[size, size] = root
+    top = num[at] / root
+    desk.y[size] = top
+    desk.chosen[size] = at
+    desk.member[at] = True
+    row = Y[size]
+    for j in range(m):
+        row[j] = correlation(problem.source, problem.held, u, desk.names[j])
+    for a in range(size):
+        factor = Y[a, at]
+        other = Y[a]
+        for j in range(m):
+            row[j] -= factor * other[j]
+    for j in range(m):
+        x = row[j] / root
+        row[j] = x
+        den[j] -= x * x
+        num[j] -= x * top
+    _extend_inverse(desk, size)
+    return top * top
+
+
+@numba.njit(cache=True, nogil=True)
+def _remove(desk, m, size, t):  # type: ignore[no-untyped-def]
+    """Take the t-th parent out by rotations; return the variance that comes back."""
+    R, Y, y = desk.R, desk.Y, desk.y
+    desk.member[desk.chosen[t]] = False
+    last = size - 1
+    for c in range(t, last):
+        desk.chosen[c] = desk.chosen[c + 1]
+        for a in range(c + 2):
+            R[a, c] = R[a, c + 1]
+    for a in range(t, last):
+        length = np.hypot(R[a, a], R[a + 1, a])
+        cos, sin = R[a, a] / length, R[a + 1, a] / length
+        for c in range(a, last):
+            p, q = R[a, c], R[a + 1, c]
+            R[a, c], R[a + 1, c] = cos * p + sin * q, cos * q - sin * p
+        R[a + 1, a] = 0.0
+        p, q = y[a], y[a + 1]
+        y[a], y[a + 1] = cos * p + sin * q, cos * q - sin * p
+        one, two = Y[a], Y[a + 1]
+        for j in range(m):
+            p, q = one[j], two[j]
+            one[j] = cos * p + sin * q
+            two[j] = cos * q - sin * p
+    for j in range(m):
+        x = Y[last, j]
+        desk.den[j] += x * x
+        desk.num[j] += x * y[last]
+    for c in range(last):
+        _extend_inverse(desk, c)
+    return y[last] * y[last]
+
+
+@numba.njit(cache=True, nogil=True)
+def _settle(problem, desk, m, size, share):  # type: ignore[no-untyped-def]
+    """Grow and shrink the parents until neither lowers the cost; return their number and share."""
+    most = len(desk.y) - 1
+    while True:
+        best, which = _GAIN, -1
+        if size < most:
+            for i in range(m):
+                if desk.allowed[i] and not desk.member[i]:
+                    gain = _gain(problem, share, desk.num[i], desk.den[i])
+                    if gain > best:
+                        best, which = gain, i
+        if which >= 0:
+            share -= _add(problem, desk, m, size, which)
+            size += 1
+            continue
+        least = np.inf
+        for t in range(size):
+            loss = desk.b[t] * desk.b[t] / desk.inverse[t]
+            if loss < least:
+                least, which = loss, t
+        change = _cost(problem, share + least) - _cost(problem, share) - problem.penalty
+        if size == 0 or change >= -_GAIN:
+            return size, share
+        share += _remove(desk, m, size, which)
+        size -= 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _refit(problem, desk, state, w, v, with_v):  # type: ignore[no-untyped-def]
+    """Fit w on its predecessors, with or without v, from its present parents.
+
+    Leaves the new ones on the desk; returns their number and the cost, penalties included.
+    """
+    m = problem.indptr[w + 1] - problem.indptr[w]
+    names, rank = desk.names, state.rank
+    for i in range(m):
+        names[i] = problem.indices[problem.indptr[w] + i]
+        desk.allowed[i] = with_v if names[i] == v else rank[names[i]] < rank[w]
+    _clear(problem, desk, w, m)
+    size, share = 0, 1.0
+    for a in range(state.counts[w] + 1):
+        p = v if a == state.counts[w] else state.parents[w, a]
+        if (p == v and not with_v) or size >= len(desk.y) - 1:
+            continue
+        for i in range(m):
+            if names[i] == p:
+                if desk.den[i] > _COLLINEAR and not desk.member[i]:
+                    share -= _add(problem, desk, m, size, i)
+                    size += 1
+                break
+    size, share = _settle(problem, desk, m, size, share)
+    return size, _cost(problem, share) + problem.penalty * size
+
+
+@numba.njit(cache=True, nogil=True)
+def _gain_of(problem, desk, state, w, v):  # type: ignore[no-untyped-def]
+    """Return what w gains by v as one more parent; a plain Cholesky factorisation."""
+    R, first, second = desk.R, desk.b, desk.inverse
+    parents = state.parents[w]
+    share, own, cross = 1.0, 1.0, correlation(problem.source, problem.held, v, w)
+    for a in range(state.counts[w]):
+        p = parents[a]
+        total = 1.0
+        x, z = (
+            correlation(problem.source, problem.held, p, v),
+            correlation(problem.source, problem.held, p, w),
+        )
+        for c in range(a):
+            entry = correlation(problem.source, problem.held, parents[c], p)
+            for e in range(c):
+                entry -= R[e, c] * R[e, a]
+            entry /= R[c, c]
+            R[c, a] = entry
+            total -= entry * entry
+            x -= entry * first[c]
+            z -= entry * second[c]
+        R[a, a] = np.sqrt(max(total, 1e-300))
+        first[a], second[a] = x / R[a, a], z / R[a, a]
+        own -= first[a] * first[a]
+        share -= second[a] * second[a]
+        cross -= first[a] * second[a]
+    return _gain(problem, share, cross, own)
+
+
+# ------------------------------------------------------------------ one variable in the order
+
+
+@numba.njit(cache=True, nogil=True)
+def _walk(problem, desk, state, v, stop, own):  # type: ignore[no-untyped-def]
+    """Find v's parents and cost after its first 0, 1, ... ``stop`` candidates by rank.
+
+    Leaves the last parents on the desk; returns their number.
+    """
+    first = problem.indptr[v]
+    m = problem.indptr[v + 1] - first
+    places = np.empty(m, dtype=np.int64)
+    for i in range(m):
+        places[i] = state.rank[problem.indices[first + i]]
+    places.sort()
+    for i in range(m):
+        desk.names[i] = state.order[places[i]]
+        desk.allowed[i] = False
+    _clear(problem, desk, v, m)
+    size, share = 0, 1.0
+    own[0] = _cost(problem, share)
+    for i in range(stop):
+        desk.allowed[i] = True
+        if size < len(desk.y) - 1 and _gain(problem, share, desk.num[i], desk.den[i]) > _GAIN:
+            size, share = _settle(problem, desk, m, size, share)
+        own[i + 1] = _cost(problem, share) + problem.penalty * size
+    return size
+
+
+class _Move(NamedTuple):
+    """What one variable's places cost: its own cost, and the others' changes when it passes."""
+
+    names: Any  # its candidates by rank
+    own: Any
+    change: Any
+    fresh: Any  # a candidate's parents, once it is passed
+    counts: Any  # their number; -1 where nothing changes
+
+
+@numba.njit(cache=True, nogil=True)
+def _move(width, most):  # type: ignore[no-untyped-def]
+    return _Move(
+        np.empty(width, dtype=np.int64), np.empty(width + 1), np.empty(width),
+        np.empty((width, most), dtype=np.int32), np.empty(width, dtype=np.int64),
+    )  # fmt: skip
+
+
+@numba.njit(cache=True, nogil=True)
+def _look(problem, desk, state, move, v):  # type: ignore[no-untyped-def]
+    """Fill in the move of v; return how many candidates it has and how many precede it."""
+    m = problem.indptr[v + 1] - problem.indptr[v]
+    _walk(problem, desk, state, v, m, move.own)
+    here = 0
+    for i in range(m):
+        move.names[i] = desk.names[i]
+        here += state.rank[desk.names[i]] < state.rank[v]
+    for i in range(m):
+        w = move.names[i]
+        move.change[i], move.counts[i] = 0.0, -1
+        if i < here:
+            touched = _gain_of(problem, desk, state, w, v) > _GAIN
+        else:
+            touched = False
+            for a in range(state.counts[w]):
+                touched |= state.parents[w, a] == v
+        if touched:
+            size, cost = _refit(problem, desk, state, w, v, i < here)
+            move.change[i], move.counts[i] = cost - state.costs[w], size
+            for a in range(size):
+                move.fresh[i, a] = desk.names[desk.chosen[a]]
+    return m, here
+
+
+@numba.njit(cache=True, nogil=True)
+def _best_place(state, move, v, m, here):  # type: ignore[no-untyped-def]
+    """Return before which candidate v is best put, or -1 where no place is better than its own."""
+    best, place = -_GAIN, -1
+    if move.own[here] - state.costs[v] < best:
+        best, place = move.own[here] - state.costs[v], here
+    total = -state.costs[v]
+    for i in range(here - 1, -1, -1):
+        total += move.change[i]
+        if move.own[i] + total < best:
+            best, place = move.own[i] + total, i
+    total = -state.costs[v]
+    for i in range(here, m):
+        total += move.change[i]
+        if move.own[i + 1] + total < best:
+            best, place = move.own[i + 1] + total, i + 1
+    return place
+
+
+@numba.njit(cache=True, nogil=True)
+def _put(problem, desk, state, move, v, here, place):  # type: ignore[no-untyped-def]
+    """Put v before its candidate number ``place``, with all that follows from it."""
+    order, rank, dirty = state.order, state.rank, state.dirty
+    indptr, indices = problem.indptr, problem.indices
+    size = _walk(problem, desk, state, v, place, move.own)
+    state.counts[v], state.costs[v] = size, move.own[place]
+    for a in range(size):
+        state.parents[v, a] = desk.names[desk.chosen[a]]
+    for e in range(indptr[v], indptr[v + 1]):
+        dirty[indices[e]] = True
+    for i in range(min(place, here), max(place, here)):
+        w = move.names[i]
+        if move.counts[i] < 0:
+            continue
+        state.counts[w] = move.counts[i]
+        state.costs[w] += move.change[i]
+        for a in range(move.counts[i]):
+            state.parents[w, a] = move.fresh[i, a]
+        for e in range(indptr[w], indptr[w + 1]):
+            dirty[indices[e]] = True
+    old = new = rank[v]
+    if place < here:
+        new = rank[move.names[place]]
+        for p in range(old, new, -1):
+            order[p] = order[p - 1]
+            rank[order[p]] = p
+    elif place > here:
+        new = rank[move.names[place - 1]]
+        for p in range(old, new):
+            order[p] = order[p + 1]
+            rank[order[p]] = p
+    order[new], rank[v] = v, new
+
+
+# ------------------------------------------------------------------ the search
+
+
+@numba.njit(cache=True, nogil=True)
+def fit(problem, state, variables):  # type: ignore[no-untyped-def]
+    """Grow and shrink the parents of the given variables in the present order."""
+    most = state.parents.shape[1]
+    desk = _desk(_width(problem), most)
+    for v in variables:
+        size, state.costs[v] = _refit(problem, desk, state, v, -1, False)
+        state.counts[v] = size
+        for a in range(size):
+            state.parents[v, a] = desk.names[desk.chosen[a]]
+
+
+@numba.njit(cache=True, nogil=True)
+def descend(problem, state, looks):  # type: ignore[no-untyped-def]
+    """Make best insertions until none is left; look at ``looks`` variables at the most.
+
+    Returns whether all is done, and how many variables moved. A next call goes on where this one
+    stopped, so that the result does not depend on how the work is cut.
+    """
+    d, most = state.parents.shape
+    width = _width(problem)
+    desk, move = _desk(width, most), _move(width, most)
+    queue, cursor, dirty = state.queue, state.cursor, state.dirty
+    moved = 0
+    while True:
+        while cursor[0] < d:
+            v = queue[cursor[0]]
+            if dirty[v]:
+                if looks == 0:
+                    return False, moved
+                looks -= 1
+                dirty[v] = False
+                m, here = _look(problem, desk, state, move, v)
+                place = _best_place(state, move, v, m, here)
+                if place >= 0:
+                    _put(problem, desk, state, move, v, here, place)
+                    dirty[v] = False
+                    moved += 1
+            cursor[0] += 1
+        queue[:] = state.order
+        cursor[0] = 0
+        if not dirty.any():
+            return True, moved
+
+
+@numba.njit(cache=True, nogil=True)
+def shake(problem, state, places, shares):  # type: ignore[no-untyped-def]
+    """Move the variables at some places of the order elsewhere among their candidates.
+
+    ``shares`` in [0, 1) say where. The sum may rise: that is the point.
+    """
+    most = state.parents.shape[1]
+    width = _width(problem)
+    desk, move = _desk(width, most), _move(width, most)
+    for p, share in zip(places, shares):
+        v = state.order[p]
+        m, here = _look(problem, desk, state, move, v)
+        place = int(share * (m + 1))
+        if place != here:
+            _put(problem, desk, state, move, v, here, place)
+            state.dirty[v] = True
+    state.queue[:] = state.order
+    state.cursor[0] = 0
+
+
+@numba.njit(cache=True, nogil=True)
+def outsiders(problem, state, keep, first, last):  # type: ignore[no-untyped-def]
+    """Return pairs (u, v), v in first..last: u precedes v, is no candidate of it, and would help.
+
+    At most the ``keep`` best of each v.
+    """
+    d, most = state.parents.shape
+    desk = _desk(d, most)
+    names, allowed = desk.names, desk.allowed
+    gains = np.empty(d)
+    pairs = [(0, 0) for _ in range(0)]
+    for v in range(first, last):
+        count = state.counts[v]
+        for u in range(d):
+            allowed[u] = state.rank[u] < state.rank[v]
+        for e in range(problem.indptr[v], problem.indptr[v + 1]):
+            allowed[problem.indices[e]] = False
+        for a in range(count):
+            names[a] = state.parents[v, a]
+        m = count
+        for u in range(d):
+            if allowed[u]:
+                names[m] = u
+                m += 1
+        if count == most:
+            continue
+        _clear(problem, desk, v, m)
+        share = 1.0
+        for a in range(count):
+            share -= _add(problem, desk, m, a, a)
+        found = 0
+        for i in range(m):
+            gains[i] = -np.inf
+            if i >= count:
+                gains[i] = _gain(problem, share, desk.num[i], desk.den[i])
+                found += gains[i] > _GAIN
+        if found == 0:
+            continue
+        ranked = np.argsort(-gains[:m])
+        for i in range(min(found, keep)):
+            pairs.append((names[ranked[i]], v))
+    return pairs
+
+
+# ------------------------------------------------------------------ from parents to weights
+
+
+@numba.njit(cache=True, nogil=True)
+def coefficients(problem, state, values, first, last):  # type: ignore[no-untyped-def]
+    """Write the least-squares coefficients of variables first..last, on the correlation scale."""
+    most = state.parents.shape[1]
+    desk = _desk(most + 1, most)
+    for v in range(first, last):
+        size = state.counts[v]
+        for a in range(size):
+            desk.names[a] = state.parents[v, a]
+        _clear(problem, desk, v, size)
+        for a in range(size):
+            values[v, a] = 0.0
+        kept = 0
+        for a in range(size):
+            if desk.den[a] > _COLLINEAR:
+                _add(problem, desk, size, kept, a)
+                kept += 1
+        for c in range(kept):
+            values[v, desk.chosen[c]] = desk.b[c]
+
+
+@numba.njit(cache=True, nogil=True)
+def prune(problem, state, first, last):  # type: ignore[no-untyped-def]
+    """Shrink the parents of variables first..last to those that are worth their penalty."""
+    most = state.parents.shape[1]
+    desk = _desk(most + 1, most)
+    desk.allowed[:] = False
+    for v in range(first, last):
+        m = state.counts[v]
+        for a in range(m):
+            desk.names[a] = state.parents[v, a]
+        _clear(problem, desk, v, m)
+        size, share = 0, 1.0
+        for a in range(m):
+            if desk.den[a] > _COLLINEAR:
+                share -= _add(problem, desk, m, size, a)
+                size += 1
+        size, share = _settle(problem, desk, m, size, share)
+        for a in range(size):
+            state.parents[v, a] = desk.names[desk.chosen[a]]
+        state.counts[v] = size
+        state.costs[v] = _cost(problem, share) + problem.penalty * size

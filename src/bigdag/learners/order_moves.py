@@ -1,0 +1,367 @@
+"""The two searches of OrderSearch: by equation (1), and by the extended BIC.
+
+Each works on a run and keeps it supplied with the best graph so far; the compiled parts are
+:mod:`bigdag.moves` and :mod:`bigdag.insertion`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numba
+import numpy as np
+import scipy.sparse as sp
+
+from bigdag import insertion, lasso, orders
+from bigdag.acyclic import rank_of
+from bigdag.errors import ParameterError
+from bigdag.moves import Arrangement
+from bigdag.objective import losses, on_correlation_scale
+from bigdag.selection import arc_penalty, choose_lambda1, least_squares
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigdag.learners.base import Run
+    from bigdag.learners.order_search import OrderSearch
+
+__all__ = ["InsertionSearch", "LeastSquaresSearch"]
+
+_CORRELATED = 4.0  # over √n: correlations that make a candidate parent beyond
+_FEW = 200  # candidates of a variable then
+_LET_IN = 10  # more of them at a time, where the residuals say so
+_WIDENINGS = 5  # times
+_FEW_MISSED = 0.001  # of the variables: fewer new candidates than that end it
+_CANDIDATES = 512  # of a variable in the BIC search, at the most
+_PARENTS = 256  # of a variable, at the most
+_EXACT = 8  # variables up to which every order is weighed
+_CHAINS = 4  # restarts that go on from the same order, side by side
+_SHAKEN = 10  # variables moved at random for a restart
+_LOOKS = 64  # variables looked at between two looks at the clock
+
+
+# ------------------------------------------------------------------ equation (1)
+
+
+class LeastSquaresSearch:
+    """The search that lowers equation (1)."""
+
+    def __init__(self, learner: OrderSearch, run: Run) -> None:
+        self.learner, self.run = learner, run
+        self.mask: sp.csc_array | None = None
+
+    def settle(self) -> None:
+        """Nothing to do: the run holds the best of what it was offered."""
+
+    def work(self) -> None:
+        """Choose the start and move variables until nothing is gained."""
+        run, gram, learner = self.run, self.run.gram, self.learner
+        support = None
+        if learner._confined(gram.d):
+            limit = _CORRELATED / np.sqrt(gram.n_samples)
+            support = orders.correlated(gram, limit, _FEW)
+            indptr, indices = support
+            shape = (gram.d, gram.d)
+            data = np.ones(len(indices), dtype=np.int8)
+            self.mask = sp.csc_array((data, indices.astype(np.int64), indptr), shape=shape)
+        found = learner._orders(run, ["least_variance"], support)
+        if isinstance(learner.lambda1, str):
+            run.lambda1 = choose_lambda1(
+                gram, found[0], mask=self.mask, gamma=learner.gamma, factor=learner.penalty,
+                stop=run.out_of_time,
+            )  # fmt: skip
+            run.settle(run.best_weights, run.best_order)  # its equation (1) has changed
+        if gram.d <= _EXACT and self.mask is None:
+            found = [orders.optimal_order(self._all_costs())]
+        best: Arrangement | None = None
+        for order in found:
+            tried = self._arranged(order, None if best is None else best.weights)
+            if self._note("start", tried):
+                return
+            if best is None or tried.value < best.value:
+                best = tried
+        assert best is not None
+        for _ in range(_WIDENINGS):
+            if not self._widen(best):
+                break
+            best = self._arranged(best.order, best.weights)
+            if self._note("start", best):
+                return
+        if gram.d > _EXACT or self.mask is not None:
+            self._improve(best)
+
+    def _arranged(self, order: NDArray[np.int64], start: sp.csc_array | None) -> Arrangement:
+        run = self.run
+        return Arrangement(
+            run.gram, run.lambda1, order, mask=self.mask, start=start, tol=self.learner.tol,
+            stop=run.out_of_time,
+        )  # fmt: skip
+
+    def _widen(self, arrangement: Arrangement) -> bool:
+        """Let in what is correlated with the residuals, though not with the variables themselves.
+
+        Tells whether that was more than a few.
+        """
+        if self.mask is None:
+            return False
+        gram, rank = self.run.gram, rank_of(arrangement.order)
+        B = on_correlation_scale(gram, arrangement.weights)
+        share = 2 * losses(gram, arrangement.weights) * gram.inverse_sd**2  # of the variances
+        limit = _CORRELATED / np.sqrt(gram.n_samples) * np.sqrt(np.maximum(share, 0.0))
+        found = []
+        for block in gram.blocks(np.arange(gram.d)):
+            part = sp.csc_array(B[:, block])
+            left = gram.residual_rows(
+                block, part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data
+            )
+            lists = (self.mask.indptr.astype(np.int64), self.mask.indices.astype(np.int64))
+            work = partial(_outside, left, block, rank, limit, *lists, _LET_IN)
+            found += [pair for piece in gram.each(work, len(block)) for pair in piece]
+            if self.run.out_of_time():
+                return False
+        if not found:
+            return False
+        sources, targets = np.array(found, dtype=np.int64).T
+        more = sp.coo_array(
+            (np.ones(len(found), dtype=np.int8), (sources, targets)), shape=self.mask.shape
+        )
+        self.mask = sp.csc_array(self.mask + sp.csc_array(more))
+        return len(found) > _FEW_MISSED * gram.d
+
+    def _note(self, phase: str, arrangement: Arrangement) -> bool:
+        weights, run = arrangement.weights, self.run
+        value = arrangement.value if arrangement.complete else None
+        run.offer(weights, arrangement.order, value)
+        value = run.best_objective if value is None else value
+        return run.step(phase, value, weights.nnz, lambda: weights) or run.out_of_time()
+
+    def _improve(self, arrangement: Arrangement) -> None:
+        """Insert while a gain is sure, then swap neighbours, until neither lowers equation (1)."""
+        while True:
+            stuck = np.zeros(self.run.gram.d, dtype=np.bool_)
+            while len(moves := arrangement.insertions(stuck)):
+                variables = arrangement.order[moves[:, 0]]
+                kept = arrangement.attempt(moves)
+                stuck[variables[~kept]] = True
+                if self._note("insertion", arrangement):
+                    return
+            swapped = 0
+            for parity in (0, 1):
+                if len(moves := arrangement.swaps(parity)):
+                    swapped += int(arrangement.attempt(moves).sum())
+                    if self._note("swap", arrangement):
+                        return
+            if not swapped:
+                return
+
+    def _all_costs(self) -> NDArray[np.float64]:
+        """Return what each variable costs after every set of others (d, 2**d)."""
+        gram, d = self.run.gram, self.run.gram.d
+        costs = np.zeros((d, 2**d))
+        for s in range(2**d):
+            members = np.array([bool(s >> u & 1) for u in range(d)])
+            mask = sp.csc_array(np.repeat(members[:, None], d, axis=1).astype(float))
+            costs[:, s] = lasso.solve(
+                gram, self.run.lambda1, mask=mask, tol=min(self.learner.tol, 1e-8)
+            ).objective
+        return costs
+
+
+@numba.njit(cache=True, nogil=True)
+def _outside(left, block, rank, limit, indptr, indices, keep, first, last):  # type: ignore[no-untyped-def]
+    """Return pairs (u, v): u precedes v, is no candidate, and correlates with its residual."""
+    d = left.shape[1]
+    pairs = [(0, 0) for _ in range(0)]
+    inside = np.zeros(d, dtype=np.bool_)
+    for a in range(first, last):
+        v = block[a]
+        for e in range(indptr[v], indptr[v + 1]):
+            inside[indices[e]] = True
+        inside[v] = True
+        hits = [0 for _ in range(0)]
+        for u in range(d):
+            if abs(left[a, u]) > limit[v] and not inside[u] and rank[u] < rank[v]:
+                hits.append(u)
+        if len(hits) > 0:
+            names = np.array(hits)
+            best = np.argsort(-np.abs(left[a][names]))[:keep]
+            for i in best:
+                pairs.append((names[i], v))
+        for e in range(indptr[v], indptr[v + 1]):
+            inside[indices[e]] = False
+        inside[v] = False
+    return pairs
+
+
+# ------------------------------------------------------------------ the extended BIC
+
+
+class InsertionSearch:
+    """The search that lowers the extended BIC."""
+
+    def __init__(self, learner: OrderSearch, run: Run) -> None:
+        self.learner, self.run = learner, run
+        gram = run.gram
+        cost = arc_penalty(gram.n_samples, gram.d, learner.gamma, learner.penalty)
+        # An arc that is not worth it on its own is found by the check outside the candidates.
+        limit = np.sqrt(-np.expm1(-cost / gram.n_samples))
+        indptr, indices = _symmetric(*orders.correlated(gram, limit, _CANDIDATES))
+        source, held = gram.source
+        self.problem = insertion.Problem(source, held, float(gram.n_samples), cost, indptr, indices)
+        self.most = max(1, min(gram.d - 1, (gram.n_samples - 1) // 3, _PARENTS))
+        self.state = insertion.begin(np.arange(gram.d), self.most)
+
+    def settle(self) -> None:
+        """Make the present state the answer."""
+        weights = least_squares(self.run.gram, self.problem, self.state)
+        self.run.settle(weights, self.state.order.copy())
+
+    def _note(self, phase: str) -> bool:
+        self.settle()
+        run = self.run
+        weights = run.best_weights
+        return run.step(phase, run.best_objective, weights.nnz, lambda: weights)
+
+    def work(self) -> None:
+        """Begin from the best start, descend, look outside the candidates, and go on."""
+        run, gram = self.run, self.run.gram
+        if isinstance(self.learner.lambda1, str):
+            run.lambda1 = choose_lambda1(gram, orders.r2_order(gram), stop=run.out_of_time)
+        if gram.d <= _EXACT:
+            self._exact()
+            self._note("exact")
+            return
+        starts = self.learner._orders(run, ["r2"])
+        states = [self._fitted(order) for order in starts]
+        self.state = min(states, key=insertion.State.total)
+        if self._note("start") or not self._descend() or not self._restart():
+            return
+
+    def _fitted(self, order: NDArray[np.int64]) -> insertion.State:
+        state = insertion.begin(order, self.most)
+        self.run.gram.each(
+            lambda a, b: insertion.fit(self.problem, state, np.arange(a, b)), self.run.gram.d
+        )
+        return state
+
+    def _descend(self) -> bool:
+        """Go down to an order that no insertion improves, on candidates that miss no arc."""
+        while True:
+            done = False
+            while not done:
+                done, _ = insertion.descend(self.problem, self.state, self._chunk())
+                if self._note("insertion"):
+                    return False
+            if not self._widen():
+                return True
+
+    def _chunk(self) -> int:
+        return max(_LOOKS, self.run.gram.d // 4)
+
+    def _widen(self) -> bool:
+        """Add to the candidates what would help from outside of them; tell whether any."""
+        gram = self.run.gram
+        found = gram.each(partial(insertion.outsiders, self.problem, self.state, 10), gram.d)
+        pairs = np.array([pair for piece in found for pair in piece], dtype=np.int64).reshape(-1, 2)
+        if not len(pairs):
+            return False
+        indptr, indices = _symmetric(self.problem.indptr, self.problem.indices, pairs)
+        self.problem = self.problem._replace(indptr=indptr, indices=indices)
+        self.state.dirty[pairs.ravel()] = True
+        self.state.queue[:] = self.state.order
+        self.state.cursor[0] = 0
+        return True
+
+    def _restart(self) -> bool:
+        """Shake the order and descend again, several times side by side; keep what is better."""
+        run, wanted = self.run, self.learner.restarts
+        if wanted is None and run.time_limit is None and run.max_iter is None:
+            raise ParameterError(
+                "restarts=None goes on until the time limit. Got time_limit=None: set one, or "
+                "give a number of restarts."
+            )
+        done, d = 0, run.gram.d
+        while wanted is None or done < wanted:
+            count = _CHAINS if wanted is None else min(_CHAINS, wanted - done)
+            size = min(d, _SHAKEN)
+            draws = [(run.rng.integers(d, size=size), run.rng.random(size)) for _ in range(count)]
+            tried = self._chains(draws)
+            best = min(tried, key=insertion.State.total)
+            if best.total() < self.state.total():
+                self.state = best
+                if self._widen() and not self._descend():
+                    return False
+            done += count
+            if self._note("restart"):
+                return False
+        return True
+
+    def _chains(self, draws: list[Any]) -> list[insertion.State]:
+        return self.run.gram.each(lambda a, b: self._chain(draws[a]), len(draws), chunk=1)  # noqa: ARG005
+
+    def _chain(self, draw: tuple[NDArray[np.int64], NDArray[np.float64]]) -> insertion.State:
+        state = self.state.copy()
+        insertion.shake(self.problem, state, *draw)
+        done = False
+        while not done and not self.run.out_of_time():
+            done, _ = insertion.descend(self.problem, state, self._chunk())
+        return state
+
+    def _exact(self) -> None:
+        """Weigh every order and every set of parents."""
+        d, n = self.run.gram.d, self.run.gram.n_samples
+        C = self.run.gram.block(np.arange(d), np.arange(d))
+        live = self.run.gram.sd > 0
+        costs, chosen = np.zeros((d, 2**d)), np.zeros((d, 2**d), dtype=np.int64)
+        for v in range(d):
+            for s in range(2**d):
+                P = [u for u in range(d) if s >> u & 1]
+                cost = np.inf
+                if v not in P and len(P) <= self.most and live[P].all() and live[v]:
+                    factor = _factor(C[np.ix_(P, P)])
+                    if factor is not None:
+                        share = 1.0 - np.sum(np.linalg.solve(factor, C[P, v]) ** 2)
+                        cost = n * np.log(max(share, 1e-12)) + self.problem.penalty * len(P)
+                elif not P:
+                    cost = 0.0
+                best = s
+                for u in P:  # the best subset without u
+                    if costs[v, s ^ (1 << u)] <= cost:
+                        cost, best = costs[v, s ^ (1 << u)], chosen[v, s ^ (1 << u)]
+                costs[v, s], chosen[v, s] = cost, best
+        order = orders.optimal_order(costs)
+        self.state = insertion.begin(order, self.most)
+        before = 0
+        for v in order:
+            best = chosen[v, before]
+            P = [u for u in range(d) if best >> u & 1]
+            self.state.parents[v, : len(P)] = P
+            self.state.counts[v], self.state.costs[v] = len(P), costs[v, before]
+            before |= 1 << int(v)
+
+
+def _factor(C: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Return the Cholesky factor, or None where a variable is a copy of the others."""
+    try:
+        factor: NDArray[np.float64] = np.linalg.cholesky(C).astype(np.float64)
+    except np.linalg.LinAlgError:
+        return None
+    return factor if not len(C) or np.diag(factor).min() > 3e-5 else None
+
+
+def _symmetric(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    pairs: NDArray[np.int64] | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return lists that hold each pair both ways, with more pairs added."""
+    d = len(indptr) - 1
+    row, col = np.repeat(np.arange(d), np.diff(indptr)), indices.astype(np.int64)
+    if pairs is not None:
+        row, col = np.concatenate([row, pairs[:, 0]]), np.concatenate([col, pairs[:, 1]])
+    both = sp.coo_array((np.ones(2 * len(row), dtype=np.int8),
+                         (np.concatenate([row, col]), np.concatenate([col, row]))),
+                        shape=(d, d)).tocsr()  # fmt: skip
+    both.sort_indices()
+    return both.indptr.astype(np.int64), both.indices.astype(np.int32)

@@ -1,0 +1,319 @@
+"""OrderSearch: past the paper, a search over orders for either of two scores.
+
+What limits the accuracy of ProxiMAS is the order it ends with. ``score="least_squares"`` begins
+from the best of several orders, among them the one by least variance left, and lowers equation (1)
+by moves in the order (:mod:`bigdag.moves`). ``score="bic"`` reads no variances: it lowers the
+extended BIC by best insertions (:mod:`bigdag.insertion`), and says of each arc whether data of this
+kind can direct it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigdag import equivalence, orders
+from bigdag.acyclic import greedy_order, topological_order
+from bigdag.dag import DAG
+from bigdag.learners.base import Checked, Learner, Number, OneOf, Run, State
+from bigdag.learners.order_moves import InsertionSearch, LeastSquaresSearch
+from bigdag.selection import arc_penalty, significant
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigdag.data import Dataset
+
+__all__ = ["OrderSearch"]
+
+_STARTS = ("auto", "least_variance", "variance", "r2", "proximas")
+_ALL_PREDECESSORS = 5000  # variables up to which the lasso may use any of them
+
+
+def _is_start(value: Any) -> bool:
+    several = value if isinstance(value, list | tuple) else [value]
+    return bool(several) and all(
+        isinstance(one, DAG) or (isinstance(one, str) and one in _STARTS) or sp.issparse(one)
+        for one in several
+    )
+
+
+class _ScoreWord(str):
+    """The parameter `score`, which when called is the method ``score(X)`` of scikit-learn."""
+
+    owner: OrderSearch | None = None
+
+    def __call__(self, X: Any, y: Any = None) -> float:
+        assert self.owner is not None
+        return Learner.score(self.owner, X, y)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _ScoreWord, (str(self),)
+
+    def __deepcopy__(self, memo: Any) -> _ScoreWord:
+        return _ScoreWord(str(self))
+
+
+class OrderSearch(Learner):
+    """Search over orders, by equation (1) or by a likelihood that no change of units changes.
+
+    Parameters
+    ----------
+    lambda1 : float or "bic", default=0.1
+        Weight of the L1 norm in equation (1). "bic" chooses it from the data: of a path of values,
+        the one whose arcs have the least extended BIC.
+    score : {"least_squares", "bic"}, default="least_squares"
+        What is lowered: equation (1), which supposes noises of equal variance in the units of the
+        data; or the extended BIC, with a noise variance for each variable, whatever the units.
+    start : str, DAG, sparse matrix, or a list of these, default="auto"
+        Orders to begin from, of which the best is taken: "least_variance", "variance", "r2",
+        "proximas" or a graph. "auto" is by least variance left, for "bic" by R², which no change of
+        units changes. Where a score cannot tell two orders apart, the start decides.
+    gamma : float, default=1.0
+        Of the extended BIC: an arc costs ``penalty * (log n + 2 gamma log d)``.
+    penalty : float, default=1.0
+        Factor of that cost.
+    restarts : int or None, default=0
+        For "bic": random changes of the best order from which the search goes on. None goes on
+        until the time limit.
+    candidates : {"auto", "all", "correlated"}, default="auto"
+        For "least_squares": whether any predecessor may be a parent, or only those correlated
+        with the variable. "auto" takes all up to 5000 variables.
+    threshold : float, "auto" or None, default=None
+        Arcs that the answer leaves out: those with a weight up to a number, or with "auto" those
+        that are not worth their cost in the extended BIC once refitted.
+    tol : float, default=1e-4
+        Relative duality gap of each lasso.
+    max_iter : int or None, default=None
+        Steps at the most.
+    time_limit : float or None, default=None
+        Seconds.
+    random_state : int, Generator or None, default=None
+        Seed of the restarts.
+    callback : callable or None, default=None
+        Called with the state after each step; True stops.
+    warm_start_dag : DAG, matrix or None, default=None
+        One more graph whose order is a start.
+    n_jobs : int or None, default=None
+        Threads; all cores by default.
+    memory_limit : float, str or None, default=None
+        Bytes, or text such as "4GB".
+    verbose : bool, default=False
+        Whether to log the steps.
+
+    Attributes
+    ----------
+    dag_ : DAG
+        The answer. For "bic" its `reversible` arcs are those that an equivalent DAG, with the same
+        likelihood, has the other way round.
+    cpdag_ : csc_array of int8, shape (d, d)
+        For "bic": what all these DAGs have in common; an undirected edge is stored both ways.
+    lambda1_ : float
+        The lambda1 used.
+    score_ : float
+        The score lowered: equation (1), or the extended BIC (n log variance left + the arcs' cost).
+    weights_ : csc_array of shape (d, d)
+        Its weights, ``W[i, j]`` for the arc i → j: those of the lasso, or for "bic" of plain least
+        squares on the parents.
+    order_ : ndarray of shape (d,)
+        The variables, causes first.
+    objective_ : float
+        Equation (1) of the answer.
+    history_ : DataFrame
+        One row a step: phase, iteration, seconds, objective, arcs.
+    status_ : str
+        One of converged, max_iter, time_limit, interrupted, diverged. Converged means: no swap of
+        two neighbours in the order lowers equation (1), or no insertion lowers the BIC.
+    n_iter_ : int
+        The number of steps.
+    noise_variances_ : ndarray of shape (d,)
+        What is left of each variance.
+
+    Examples
+    --------
+    >>> from bigdag import OrderSearch, metrics, simulate
+    >>> truth = simulate.random_dag(50, 2, rng=0)
+    >>> X = simulate.sample(truth, 1000, rng=1)
+    >>> model = OrderSearch().fit(X)
+    >>> metrics.average_precision(model.dag_, truth) > 0.95
+    True
+
+    Standardised data has lost the variances; what is left is what the BIC reads.
+
+    >>> model = OrderSearch(score="bic").fit(simulate.standardise(X))
+    >>> metrics.shd_cpdag(model.dag_, truth) < 10
+    True
+    """
+
+    _parameters: ClassVar[dict[str, Any]] = {
+        **Learner._parameters,
+        "lambda1": Checked(
+            "a number >= 0, or 'bic'",
+            lambda v: (isinstance(v, str) and v == "bic") or Number(0, 1e300).allows(v),
+        ),
+        "score": OneOf("least_squares", "bic"),
+        "start": Checked(
+            f"one of {', '.join(map(repr, _STARTS))}, a DAG, a sparse matrix, or a list of these",
+            _is_start,
+        ),
+        "gamma": Number(0, 100),
+        "penalty": Number(0, 1e6),
+        "restarts": Number(0, whole=True, none=True),
+        "candidates": OneOf("auto", "all", "correlated"),
+        "threshold": Checked(
+            "a number >= 0, 'auto' or None",
+            lambda v: (isinstance(v, str) and v == "auto") or Number(0, none=True).allows(v),
+        ),
+        "tol": Number(0, 1, above=True),
+    }
+
+    def __init__(
+        self,
+        lambda1: float | str = 0.1,
+        *,
+        score: str = "least_squares",
+        start: Any = "auto",
+        gamma: float = 1.0,
+        penalty: float = 1.0,
+        restarts: int | None = 0,
+        candidates: str = "auto",
+        threshold: float | str | None = None,
+        tol: float = 1e-4,
+        max_iter: int | None = None,
+        time_limit: float | None = None,
+        random_state: Any = None,
+        callback: Callable[[State], Any] | None = None,
+        warm_start_dag: Any = None,
+        n_jobs: int | None = None,
+        memory_limit: float | str | None = None,
+        verbose: bool | int = False,
+    ) -> None:
+        self.lambda1 = lambda1
+        self.score = score
+        self.start = start
+        self.gamma = gamma
+        self.penalty = penalty
+        self.restarts = restarts
+        self.candidates = candidates
+        self.threshold = threshold
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.random_state = random_state
+        self.callback = callback
+        self.warm_start_dag = warm_start_dag
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.verbose = verbose
+
+    @property
+    def score(self) -> Any:
+        """What is lowered; called with samples, their mean Gaussian log-likelihood."""
+        word = self.__dict__["score"]
+        if isinstance(word, _ScoreWord):
+            word.owner = self
+        return word
+
+    @score.setter
+    def score(self, value: Any) -> None:
+        if isinstance(value, str) and not isinstance(value, _ScoreWord):
+            value = _ScoreWord(value)
+        self.__dict__["score"] = value
+
+    def _penalty(self) -> float:
+        return 0.1 if isinstance(self.lambda1, str) else float(self.lambda1)
+
+    def _confined(self, d: int) -> bool:
+        """Tell whether only correlated variables may be parents in the lasso."""
+        if self.candidates == "auto":
+            return d > _ALL_PREDECESSORS
+        return self.candidates == "correlated"
+
+    def _hold(self, data: Dataset) -> bool | None:
+        if self.score == "least_squares" and self._confined(data.n_features):
+            return data.X is None  # each column reads few correlations
+        return None
+
+    # -------------------------------------------------------------- the two searches
+
+    def _learn(self, run: Run) -> None:
+        if self.score == "bic":
+            search: InsertionSearch | LeastSquaresSearch = InsertionSearch(self, run)
+        else:
+            search = LeastSquaresSearch(self, run)
+        try:
+            search.work()
+        finally:
+            search.settle()
+        if self.threshold is not None:
+            weights = run.best_weights
+            if isinstance(self.threshold, str):
+                kept = significant(run.gram, weights, gamma=self.gamma, factor=self.penalty)
+            else:
+                kept = weights.copy()
+                kept.data[np.abs(kept.data) <= self.threshold] = 0.0
+                kept.eliminate_zeros()
+            run.settle(kept, run.best_order)
+
+    def _finish(self, run: Run) -> None:
+        super()._finish(run)
+        self.lambda1_ = run.lambda1
+        if self.score == "bic":
+            self.cpdag_ = equivalence.cpdag(self.weights_, self.order_)
+            self.dag_ = DAG(
+                self.weights_, names=run.data.names if run.data.named else None, order=self.order_,
+                reversible=equivalence.reversible(self.weights_, self.order_),
+            )  # fmt: skip
+            share = self.noise_variances_ * run.gram.inverse_sd**2
+            cost = arc_penalty(run.gram.n_samples, run.gram.d, self.gamma, self.penalty)
+            live = run.gram.sd > 0
+            self.score_ = float(
+                run.gram.n_samples * np.log(share[live]).sum() + cost * self.weights_.nnz
+            )
+        else:
+            self.score_ = self.objective_
+
+    def _orders(
+        self, run: Run, words: Sequence[str], support: Any = None
+    ) -> list[NDArray[np.int64]]:
+        """Return the orders to begin from; ``words`` are what "auto" stands for."""
+        given = self.start if isinstance(self.start, list | tuple) else [self.start]
+        found = []
+        for one in given:
+            for word in words if isinstance(one, str) and one == "auto" else [one]:
+                found.append(self._order(run, word, support))
+        if run.start is not None:
+            found.append(_order_of(run.start))
+        return found
+
+    def _order(self, run: Run, start: Any, support: Any) -> NDArray[np.int64]:
+        if not isinstance(start, str):
+            given = self.warm_start_dag
+            try:
+                self.warm_start_dag = start
+                weights = self._start_weights(run.data)
+            finally:
+                self.warm_start_dag = given
+            assert weights is not None
+            return _order_of(weights)
+        if start == "least_variance":
+            return orders.least_variance_order(run.gram, support)
+        if start == "variance":
+            return orders.variance_order(run.gram)
+        if start == "r2":
+            return orders.r2_order(run.gram)
+        from bigdag.learners.proximas import ProxiMAS
+
+        left = None if run.time_limit is None else max(run.time_limit - run.seconds, 0.01) / 2
+        first = ProxiMAS(
+            run.lambda1, time_limit=left, n_jobs=self.n_jobs, memory_limit=self.memory_limit
+        )
+        return np.asarray(first.fit(run.data).order_)
+
+
+def _order_of(weights: sp.csc_array) -> NDArray[np.int64]:
+    order = topological_order(weights)
+    return greedy_order(weights) if order is None else order
