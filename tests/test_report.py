@@ -18,6 +18,7 @@ from PIL import Image
 
 from bigdag.errors import BigdagError, MissingExtraError, OutputExistsError, ParameterError
 from bigdag.experiments import figures, report
+from bigdag.experiments import report_words as words
 from bigdag.experiments.report import write_report
 from bigdag.experiments.report_tables import _list
 from bigdag.experiments.results import Results
@@ -150,6 +151,36 @@ def test_the_objective_is_compared_at_one_lambda1_only(big):
     ends = drawn.groupby(["n", "lambda1", "method"])["mean"].last().reset_index()
     assert set(ends["lambda1"]) == {0.002, 0.02, 0.1, 0.2}
     assert ends.groupby(["n", "lambda1"])["mean"].min().to_numpy() == pytest.approx(1.0)
+
+
+def test_the_objective_ends_with_that_of_the_dag():
+    """The last iterate of some learners has cycles, and less of an objective than the DAG."""
+    runs = pd.DataFrame(
+        [
+            {"run": name, "experiment": "exp2", "graph": "ER", "k": 1, "noise": "gaussian",
+             "scale": "EV", "units": "raw", "d": 9, "n": 9, "method": name, "word": "gd",
+             "status": "converged", "seconds": 2.0, "repetition": 0, "objective": objective,
+             "curve": json.dumps([[0.1, 8.0], [1.0, 2.0]])}
+            for name, objective in (("A", 4.0), ("B", 5.0))
+        ]
+    )  # fmt: skip
+    results = Results.of(runs, pd.DataFrame())
+    frame = results.objective(results.runs)
+    ends = frame.groupby("method")["mean"].last()
+    assert ends.tolist() == [1.0, 1.25]
+    assert frame.groupby("method")["mean"].min().tolist() == [0.5, 0.5]
+
+
+def test_noises_of_the_same_sizes_share_a_sheet():
+    def block(noise, families, d, mean=0.5):
+        return [{"noise": noise, "family": f, "d": d, "n": 100, "mean": mean} for f in families]
+
+    frame = pd.DataFrame(
+        block("a", ["ER1"], 10) + block("b", ["ER1", "ER2"], 10) + block("c", ["ER1"], 20)
+        + block("d", ["ER1"], 20, None) + block("e", [f"ER{i}" for i in range(6)], 20)
+    )  # fmt: skip
+    sheets = [list(dict.fromkeys(sheet["noise"])) for sheet in words.sheets(frame)]
+    assert sheets == [["a", "b"], ["c"], ["e"]]
 
 
 def test_curves_of_repetitions_are_averaged_as_steps():

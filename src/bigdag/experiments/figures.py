@@ -152,6 +152,12 @@ def dots(
     -------
     list of Picture
         One, several where the panels do not fit on a page, none of an empty frame.
+
+    Examples
+    --------
+    >>> row = {"row": "d = 9", "column": "ER1", "category": "GD", "mean": 0.5, "sd": 0.1}
+    >>> [picture.name for picture in dots("figure1", pd.DataFrame([row]), styles(["GD"]))]
+    ['figure1']
     """
     if not len(frame):
         return []
@@ -310,6 +316,13 @@ def curves(
     -------
     list of Picture
         One, several where the panels do not fit on a page, none of an empty frame.
+
+    Examples
+    --------
+    >>> row = {"panel": "n = 9", "method": "GD", "x": 1.0, "mean": 0.5, "sd": 0.1}
+    >>> drawn = curves("a", pd.DataFrame([row]), styles(["GD"]), xlabel="d", ylabel="precision")
+    >>> drawn[0].png[1:4], drawn[0].svg[:5]
+    (b'PNG', b'<?xml')
     """
     if not len(frame):
         return []
@@ -334,8 +347,8 @@ def curves(
             for i, panel in enumerate(shown):
                 row, column = divmod(i, across)
                 box = (
-                    column * width + 0.52, legend + 0.38 + (lines - 1 - row) * pitch,
-                    width - 0.68, tall,
+                    column * width + 0.58, legend + 0.38 + (lines - 1 - row) * pitch,
+                    width - 0.74, tall,
                 )  # fmt: skip
                 axes = figure.add_axes(_share(box, WIDTH, height))
                 part = frame[frame["panel"] == panel]
@@ -397,6 +410,9 @@ def _curve_panel(
         axes.xaxis.set_minor_formatter(NullFormatter())
     if log_y:
         low, high = axes.get_ylim()
+        if ylim is None and high / low < 3:  # small differences should look small
+            low, high = low / 1.75, high * 1.75
+            axes.set_ylim(low, high)
         if high / low < 300:
             subs = (1, 1.5, 2, 3, 5, 7) if high / low < 30 else (1, 2, 5)
             axes.yaxis.set_major_locator(LogLocator(10, subs=subs))
@@ -424,7 +440,14 @@ def _method_legend(
 
 
 def bars(name: str, frame: pd.DataFrame, *, title: str = "") -> list[Picture]:
-    """Draw how many runs of each method ended how: `method`, `status` and `runs`, stacked."""
+    """Draw how many runs of each method ended how: `method`, `status` and `runs`, stacked.
+
+    Examples
+    --------
+    >>> row = {"method": "GD", "status": "timeout", "runs": 3}
+    >>> [picture.name for picture in bars("ends", pd.DataFrame([row]))]
+    ['ends']
+    """
     from matplotlib.patches import Patch
 
     known = [s for s in _STATUS if s in set(frame["status"])]

@@ -237,7 +237,7 @@ class _Report:
                 )  # fmt: skip
                 caption = (
                     f"Average precision of the snapshots over time. {words.title(common, plan)}. "
-                    "A curve ends where the method ended. Shades are standard deviations."
+                    "A method that has ended keeps its last answer. Shades are standard deviations."
                     f"{words.unanswered(final[final['experiment'] == plan[0]])}"
                 )
                 items += self._figures("Figure 2", caption, drawn, csv, shown)
@@ -265,7 +265,7 @@ class _Report:
             drawn = figures.curves(
                 words.slug("objective", *plan), shown, self.look, xlabel=xlabel, log_x=log,
                 log_y=True, ylabel="objective ÷ best",
-                ylim=(low / 1.03, max(min(high, 10.0), 1.1)),
+                ylim=(low / 1.03, max(min(high * 1.04, 10.0), 1.1)),
                 title=f"Objective · {words.title(common, plan)}",
             )  # fmt: skip
             left_out = len(settings) - min(len(settings), _PANELS)
@@ -273,7 +273,8 @@ class _Report:
                 "Objective over time, divided by the best that any method with the same λ1 ended "
                 "with on the same data set; methods with a λ1 of their own stand apart, each "
                 f"divided by its own best. {words.title(common, plan)}. While a learner fits "
-                "without acyclicity its curve can lie below 1; above 10 it is cut off."
+                "without acyclicity its curve can lie below 1; it ends with the objective of the "
+                "DAG. Above 10 it is cut off."
                 + (f" {left_out} settings with fewer variables are in the CSV." if left_out else "")
             )
             yield from self._figures("Objective", caption, drawn, csv, shown)

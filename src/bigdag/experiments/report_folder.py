@@ -20,7 +20,13 @@ _LIST = "report.json"  # the names of the files that are the report's
 
 
 def earlier_files(target: Path, force: bool) -> list[str]:
-    """Return the files of the report that the folder holds, or say why none can be written."""
+    """Return the files of the report that the folder holds, or say why none can be written.
+
+    Examples
+    --------
+    >>> earlier_files(Path("a new folder"), force=False)
+    []
+    """
     if target.is_file():
         raise ParameterError(f"{target} is a file. Give the name of a folder for the report.")
     if not target.exists() or not any(target.iterdir()):
@@ -46,7 +52,16 @@ def _is_inside(name: str) -> bool:
 
 
 def put(files: Mapping[str, bytes], target: Path, earlier: Sequence[str]) -> Path:
-    """Write the files into the folder, the page last; nothing is changed before all are made."""
+    """Write the files into the folder, the page last; nothing is changed before all are made.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = put({PAGE: b"<!doctype html>"}, Path(folder, "report"), [])
+    ...     sorted(os.listdir(path.parent))
+    ['index.html', 'report.json']
+    """
     target = Path(os.path.realpath(target))
     about = {"bigdag_report": 1, "bigdag": __version__, "files": sorted([*files, _LIST])}
     files = {**files, _LIST: (json.dumps(about, indent=1) + "\n").encode()}

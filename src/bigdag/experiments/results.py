@@ -236,8 +236,10 @@ class Results:
             times = np.unique(np.concatenate([curve[:, 0] for curve in curves]))
             times = times[times >= max(curve[0, 0] for curve in curves)]  # all have begun
             if len(times) > most:
-                spread = np.geomspace(1, len(times), most).round().astype(int) - 1
-                times = times[np.unique(np.append(spread, len(times) - 1))]
+                # Half of the points early, where most happens, and half all along.
+                ends = 1, len(times), most // 2
+                kept = np.concatenate([np.geomspace(*ends), np.linspace(*ends)])
+                times = times[np.unique(np.round(kept).astype(int) - 1)]
             at = [np.searchsorted(curve[:, 0], times, side="right") - 1 for curve in curves]
             values = np.array([curve[i, 1] for curve, i in zip(curves, at)])  # (runs, times)
             frame = pd.DataFrame({"seconds": times, "mean": values.mean(axis=0)})
