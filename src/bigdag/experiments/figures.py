@@ -174,9 +174,11 @@ def dots(
         for i in range(0, len(columns), wide)
         for j in range(0, len(rows), fit)
     ]
+    places = {title: i for i, title in enumerate([*rows, *columns])}
     pictures = []
     for number, (across, down) in enumerate(sheets, 1):
         part = frame[frame["column"].isin(across) & frame["row"].isin(down)]
+        part = part.sort_values(["row", "column"], kind="stable", key=lambda s: s.map(places))
         head = 0.04 + (0.22 if title else 0) + (0.2 if levels else 0)
         height = head + len(down) * (row_height + gap) + 0.45
         with _figure(WIDTH, height) as figure:
@@ -184,28 +186,21 @@ def dots(
             width = (WIDTH - left - 0.15) / max(len(across), 2)
             if levels:
                 _level_legend(figure, levels, height - (0.26 if title else 0.06))
-            for i, row in enumerate(down):
-                bottom = height - head - (i + 1) * (row_height + gap)
-                named = False
-                present = set(part.loc[part["row"] == row, "column"])
-                for j, column in enumerate(across):
-                    if column not in present:
-                        continue
-                    box = (left + j * width, bottom, width - 0.3, row_height)
-                    axes = figure.add_axes(_share(box, WIDTH, height))
-                    panel = part[(part["row"] == row) & (part["column"] == column)]
-                    _dot_panel(axes, panel, categories, look, levels, joined, not named)
-                    named = True
-                    if chance is not None:
-                        axes.axvline(chance, color=_PALE, linewidth=0.8, linestyle=(0, (3, 2)))
-                    below = part.loc[part["row"].isin(down[i + 1 :]), "column"]
-                    axes.tick_params(labelbottom=column not in set(below))
-                    axes.set_title(column, fontsize=7.5, pad=3)
-                if row:
-                    figure.text(
-                        0.05 / WIDTH, (bottom + row_height + 0.06) / height, row,
-                        fontweight="bold", fontsize=7.5, va="bottom",
-                    )  # fmt: skip
+            bottom = {r: height - head - (i + 1) * (row_height + gap) for i, r in enumerate(down)}
+            named: set[Any] = set()  # rows of which a panel has the categories' names
+            lowest = {c: r for r, c in zip(part["row"], part["column"])}  # the last of each column
+            for (row, column), panel in part.groupby(["row", "column"], sort=False):
+                at = left + across.index(column) * width, bottom[row]
+                axes = figure.add_axes(_share((*at, width - 0.3, row_height), WIDTH, height))
+                _dot_panel(axes, panel, categories, look, levels, joined, row not in named)
+                named.add(row)
+                if chance is not None:
+                    axes.axvline(chance, color=_PALE, linewidth=0.8, linestyle=(0, (3, 2)))
+                axes.tick_params(labelbottom=row == lowest[column])
+                axes.set_title(column, fontsize=7.5, pad=3)
+            for row, low in bottom.items():
+                place = 0.05 / WIDTH, (low + row_height + 0.06) / height
+                figure.text(*place, row, fontweight="bold", fontsize=7.5, va="bottom")
             middle = left + (len(across) * width - 0.3) / 2
             figure.text(middle / WIDTH, 0.08 / height, xlabel, ha="center", va="bottom")
             pictures.append(_picture(figure, _numbered(name, number, len(sheets))))
