@@ -29,15 +29,16 @@ _RATIO = 10 ** (-1 / 6)  # from one lambda1 of the path to the next
 _RISES = 3  # steps without a better score that end the path
 
 
-def arc_penalty(n: int, d: int, gamma: float = 1.0, factor: float = 1.0) -> float:
+def arc_penalty(n: int, d: int, gamma: float | str = "auto", factor: float = 1.0) -> float:
     """Return what an arc costs in the extended BIC, in units of n log variance.
 
     Parameters
     ----------
     n, d : int
         Samples and variables.
-    gamma : float, default=1.0
-        How much the number of possible arcs counts; 0 is the plain BIC.
+    gamma : float or "auto", default="auto"
+        How much the number of possible arcs counts; 0 is the plain BIC. "auto" is the square of
+        log d / log n, at most 1: little where there are few variables, all of it from d = n on.
     factor : float, default=1.0
         Times the whole.
 
@@ -46,11 +47,13 @@ def arc_penalty(n: int, d: int, gamma: float = 1.0, factor: float = 1.0) -> floa
     >>> round(arc_penalty(1000, 500, gamma=0.0), 3)
     6.908
     """
-    return factor * (math.log(max(n, 2)) + 2 * gamma * math.log(max(d, 1)))
+    log_n, log_d = math.log(max(n, 2)), math.log(max(d, 1))
+    weight = min(1.0, (log_d / log_n) ** 2) if isinstance(gamma, str) else gamma
+    return factor * (log_n + 2 * weight * log_d)
 
 
 def significant(
-    gram: Gram, weights: sp.csc_array, *, gamma: float = 1.0, factor: float = 1.0
+    gram: Gram, weights: sp.csc_array, *, gamma: float | str = "auto", factor: float = 1.0
 ) -> sp.csc_array:
     """Return the arcs of a DAG that are worth their penalty once they are refitted.
 
@@ -64,7 +67,7 @@ def significant(
         The second moments.
     weights : csc_array of shape (d, d)
         An acyclic graph.
-    gamma, factor : float
+    gamma, factor
         As in :func:`arc_penalty`.
 
     Returns
@@ -118,7 +121,7 @@ def choose_lambda1(
     order: NDArray[np.integer],
     *,
     mask: sp.csc_array | None = None,
-    gamma: float = 1.0,
+    gamma: float | str = "auto",
     factor: float = 1.0,
     stop: Callable[[], bool] | None = None,
 ) -> float:
@@ -136,7 +139,7 @@ def choose_lambda1(
         Causes first.
     mask : csc_array of shape (d, d), optional
         The arcs that may be used.
-    gamma, factor : float
+    gamma, factor
         As in :func:`arc_penalty`.
     stop : callable, optional
         True ends the path early.

@@ -72,8 +72,9 @@ class OrderSearch(Learner):
         Orders to begin from, of which the best is taken: "least_variance", "variance", "r2",
         "proximas" or a graph. "auto" is by least variance left, for "bic" by R², which no change of
         units changes. Where a score cannot tell two orders apart, the start decides.
-    gamma : float, default=1.0
-        Of the extended BIC: an arc costs ``penalty * (log n + 2 gamma log d)``.
+    gamma : float or "auto", default="auto"
+        Of the extended BIC: an arc costs ``penalty * (log n + 2 gamma log d)``. "auto" is the
+        square of log d / log n, at most 1.
     penalty : float, default=1.0
         Factor of that cost.
     restarts : int or None, default=0
@@ -159,7 +160,10 @@ class OrderSearch(Learner):
             f"one of {', '.join(map(repr, _STARTS))}, a DAG, a sparse matrix, or a list of these",
             _is_start,
         ),
-        "gamma": Number(0, 100),
+        "gamma": Checked(
+            "a number between 0 and 100, or 'auto'",
+            lambda v: (isinstance(v, str) and v == "auto") or Number(0, 100).allows(v),
+        ),
         "penalty": Number(0, 1e6),
         "restarts": Number(0, whole=True, none=True),
         "candidates": OneOf("auto", "all", "correlated"),
@@ -176,7 +180,7 @@ class OrderSearch(Learner):
         *,
         score: str = "least_squares",
         start: Any = "auto",
-        gamma: float = 1.0,
+        gamma: float | str = "auto",
         penalty: float = 1.0,
         restarts: int | None = 0,
         candidates: str = "auto",
