@@ -297,7 +297,7 @@ def _network(name: str) -> tuple[DAG, np.ndarray]:
 
 
 def big(seeds: int) -> list[dict[str, Any]]:
-    """d = 5000, both scores."""
+    """Run both scores at d = 5000."""
     rows = []
     for seed in range(seeds):
         truth, X = world(5000, 1, "ER", seed)
