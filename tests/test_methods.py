@@ -18,8 +18,9 @@ from bigdag.learners.base import Learner
 from bigdag.methods import METHODS, find_method
 
 WORDS = {
-    "proximas", "optimas", "notears", "golem-ev", "golem-nv", "gd", "sort-variance", "sort-r2",
-    "sort-random", "least-variance", "lasso-mas", "empty",
+    "proximas", "optimas", "notears", "golem-ev", "golem-nv", "gd", "order-search",
+    "order-search-bic", "sort-variance", "sort-r2", "sort-random", "least-variance", "lasso-mas",
+    "empty",
 }  # fmt: skip
 COMMON = {
     "lambda1", "max_iter", "time_limit", "random_state", "callback", "warm_start_dag", "n_jobs",
@@ -109,6 +110,15 @@ def test_a_parameter_the_method_has_not_names_the_methods_that_do():
     all_there()
     with pytest.raises(ParameterError, match=r"'empty' has no parameter 'lambda2'.*proximas"):
         METHODS["empty"].build(lambda2=1.0)
+
+
+def test_a_row_says_which_values_it_allows():
+    all_there()
+    able = {word for word, row in METHODS.items() if row.allows("lambda1", "bic")}
+    assert able == {"order-search", "order-search-bic"}
+    assert all(row.allows("lambda1", 0.3) for row in METHODS.values())
+    assert not METHODS["proximas"].allows("lambda1", -1.0)
+    assert not METHODS["golem-ev"].allows("noise", "EV")  # the row sets it
 
 
 def test_a_misspelt_parameter_names_the_nearest():

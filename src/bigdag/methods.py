@@ -90,6 +90,11 @@ class Method:
         names = inspect.signature(getattr(bigdag, self.estimator)).parameters
         return tuple(name for name in names if name not in self.fixed)
 
+    def allows(self, name: str, value: Any) -> bool:
+        """Tell whether a user may set a parameter to a value."""
+        known = getattr(bigdag, self.estimator)._parameters
+        return name in self.parameters() and name in known and bool(known[name].allows(value))
+
     def build(self, **parameters: Any) -> Learner:
         """Return the estimator, not yet fitted.
 
