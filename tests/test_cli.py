@@ -22,11 +22,13 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import bigdag
-from bigdag import metrics
+from bigdag import OrderSearch, metrics
 from bigdag.cli import app
 from bigdag.dag import DAG
 from bigdag.learners.base import Learner
 from bigdag.methods import METHODS, Method
+from bigdag.selection import arc_penalty
+from bigdag.simulate import standardise
 from bigdag.tables import read_table
 
 COMMAND = [sys.executable, "-m", "bigdag.cli"]
@@ -281,6 +283,313 @@ def test_methods_lists_all_and_knows_what_is_there(monkeypatch):
     assert "needs the package 'torch'" in stderr
 
 
+# ------------------------------------------------------------------ a search after the method
+
+
+def test_a_search_goes_on_from_the_dag_of_the_method(world):
+    train = world / "train.parquet"
+    plain = bigdag_json("fit", train, "--lambda1", 0.05, "--out", "a.npz")
+    report = bigdag_json("fit", train, "--lambda1", 0.05, "--search", "--out", "b.npz")
+    assert (report["search"], plain["search"], plain["before_search"]) == (
+        "least_squares", None, None,
+    )  # fmt: skip
+    assert report["before_search"]["objective"] == plain["objective"]
+    assert report["before_search"]["n_arcs"] == plain["n_arcs"]
+    assert report["objective"] <= plain["objective"]
+    X = read_table(train)
+    model = OrderSearch(0.05, start=DAG.load("a.npz")).fit(X)
+    assert DAG.load("b.npz") == model.dag_
+    assert report["n_iter"] == plain["n_iter"] + model.n_iter_
+    stdout, _ = bigdag_("fit", train, "--search", "--out", "c.npz")
+    assert "over orders by least squares, from " in stdout
+
+
+def test_a_search_by_bic_marks_what_data_cannot_direct(world):
+    train = world / "train.parquet"
+    bigdag_("fit", train, "--method", "sort-r2", "--quiet", "--out", "a.npz")
+    words = ["--method", "sort-r2", "--search", "--search-score", "bic", "--restarts", 2]
+    words += ["--gamma", 0.5, "--penalty", 2, "--seed", 4]
+    report = bigdag_json("fit", train, *words, "--out", "b.npz")
+    model = OrderSearch(
+        score="bic", start=DAG.load("a.npz"), restarts=2, gamma=0.5, penalty=2.0, random_state=4
+    ).fit(read_table(train))
+    dag = DAG.load("b.npz")
+    assert dag == model.dag_
+    assert report["extended_bic"] == model.score_
+    assert report["n_undirected"] == dag.reversible.nnz > 0
+    assert not report["depends_on_units"]
+    assert report["parameters"] == {
+        "random_state": 4, "restarts": 2, "gamma": 0.5, "penalty": 2.0
+    }  # fmt: skip
+    stdout, _ = bigdag_("fit", train, *words, "--out", "c.npz")
+    assert f"{report['n_undirected']} of them undirected (–)" in stdout
+    assert "extended BIC" in stdout
+    other = ["--method", "sort-variance", *words[2:]]  # the start decides some of the order
+    assert bigdag_json("fit", train, *other, "--out", "d.npz")["depends_on_units"]
+
+
+def test_a_search_and_its_method_share_the_time_limit(scripted, monkeypatch):
+    scripted("converged")
+    limits = []
+    fit = Learner.fit
+    monkeypatch.setattr(
+        Learner, "fit", lambda self, X: (limits.append(self.time_limit), fit(self, X))[1]
+    )
+    words = ["fit", table(d=10), "--method", "scripted", "--search", "--force"]
+    assert bigdag_json(*words, "--time-limit", 100)["status"] == "converged"
+    assert limits[0] == 50
+    assert 50 < limits[1] < 100
+    report = bigdag_json(*words, "--time-limit", 1e-9)
+    assert len(limits) == 3  # no time was left for a search
+    assert report["status"] == "time_limit"
+    assert DAG.load("t.dag.parquet").n_arcs == report["before_search"]["n_arcs"] > 0
+
+
+def test_no_search_follows_an_interrupted_method(scripted):
+    scripted("interrupted")
+    words = ["fit", table(), "--method", "scripted", "--search", "--check-units"]
+    report = bigdag_json(*words, code=1)
+    assert report["before_search"] is report["check_units"] is None
+    assert DAG.load("t.dag.parquet").n_arcs == 3
+
+
+@pytest.mark.parametrize("score", ["least_squares", "bic"])
+def test_an_interrupted_search_keeps_the_dag_of_the_method(score, monkeypatch):
+    bigdag_("fit", table(d=10), "--quiet", "--out", "a.npz")
+
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    for name in ("InsertionSearch", "LeastSquaresSearch"):
+        monkeypatch.setattr(f"bigdag.learners.order_moves.{name}.work", interrupted)
+    words = ["--search", "--search-score", score, "--out", "b.npz", "--json"]
+    stdout, stderr = bigdag_("fit", "t.csv", *words, code=1)
+    assert json.loads(stdout)["status"] == "interrupted"
+    assert "The fit was interrupted. The best DAG so far was written to b.npz" in stderr
+    assert DAG.load("b.npz") == DAG.load("a.npz")
+
+
+# ------------------------------------------------------------------ choices from the data
+
+
+def test_lambda1_is_chosen_from_the_data(world):
+    train = world / "train.parquet"
+    words = ["--lambda1", "bic", "--gamma", 0.5]
+    report = bigdag_json("fit", train, "--method", "order-search", *words, "--out", "a.npz")
+    model = OrderSearch("bic", gamma=0.5).fit(read_table(train))
+    assert report["lambda1"] == model.lambda1_
+    assert DAG.load("a.npz") == model.dag_
+    bigdag_("fit", train, "--quiet", "--out", "start.npz")
+    report = bigdag_json("fit", train, "--search", *words, "--out", "b.npz")
+    model = OrderSearch("bic", gamma=0.5, start=DAG.load("start.npz")).fit(read_table(train))
+    assert report["lambda1"] == model.lambda1_
+    assert DAG.load("b.npz") == model.dag_
+    stdout, _ = bigdag_("fit", train, "--search", *words, "--out", "c.npz")
+    assert f"{model.lambda1_:.4g}, chosen by the extended BIC" in stdout
+
+
+def worth_it(X, weights, penalty):
+    """Tell whether each arc, refitted, lowers n log of the squares left by more than its cost."""
+    n = len(X)
+
+    def cost(j, parents):
+        beta = np.linalg.lstsq(X[:, parents], X[:, j], rcond=None)[0]
+        return n * np.log(np.sum((X[:, j] - X[:, parents] @ beta) ** 2))
+
+    for j in range(X.shape[1]):
+        parents = np.flatnonzero(weights[:, j])
+        for p in parents:
+            if cost(j, parents[parents != p]) - cost(j, parents) <= penalty:
+                return False
+    return True
+
+
+@pytest.mark.parametrize("word", METHODS)
+def test_threshold_auto_keeps_what_is_worth_its_cost(word, world):
+    if not METHODS[word].installed:
+        pytest.skip("it is not installed")
+    X = read_table(world / "train.parquet").X[:, :12]
+    np.save("t.npy", X)
+    words = ["fit", "t.npy", "--method", word, "--lambda1", 0.01, "--max-iter", 20, "--seed", 0]
+    full = bigdag_json(*words, "--out", "a.npz")
+    cut = bigdag_json(*words, "--threshold", "auto", "--out", "b.npz")
+    assert cut["threshold"] == "auto"
+    assert cut["n_arcs_found"] == full["n_arcs"]
+    a, b = (DAG.load(f"{name}.npz").weights.toarray() for name in "ab")
+    np.testing.assert_array_equal(b[b != 0], a[b != 0])
+    assert cut["n_arcs"] == np.count_nonzero(b) <= np.count_nonzero(a)
+    assert worth_it(X, b, arc_penalty(300, 12))
+    if np.count_nonzero(a) > np.count_nonzero(b):
+        assert not worth_it(X, a, arc_penalty(300, 12))
+    few = bigdag_json(*words, "--threshold", "auto", "--penalty", 1e5, "--out", "c.npz")
+    assert few["n_arcs"] == 0
+    assert few["var_sortability"] is None
+    stdout, _ = bigdag_(*words, "--threshold", "auto", "--out", "d.npz")
+    assert f"{cut['n_arcs']} worth their extended BIC, of {full['n_arcs']}" in stdout
+
+
+# ------------------------------------------------------------------ variances and units
+
+
+def arcs_of(dag):
+    return {(dag.names[i], dag.names[j]) for i, j in zip(*dag.weights.nonzero())}
+
+
+@pytest.mark.parametrize("word", METHODS)
+def test_check_units_compares_both_fits_of_every_method(word, world):
+    row = METHODS[word]
+    if not row.installed:
+        pytest.skip("it is not installed")
+    X = read_table(world / "train.parquet").X[:, :10]
+    np.save("t.npy", X)
+    words = ["--method", word, "--max-iter", 20, "--seed", 3, "--threshold", 0.2]
+    report = bigdag_json("fit", "t.npy", *words, "--check-units", "--out", "a.npz")
+    found = report["check_units"]
+    data = read_table("t.npy")
+    X, sd = data.X, data.X.std(axis=0)
+    raw = row.build(max_iter=20, random_state=3).fit(data).dag_
+    scaled = row.build(max_iter=20, random_state=3).fit(standardise(X)).dag_
+    scaled = DAG(scaled.weights.toarray() * sd / sd[:, None], order=scaled.order)
+    assert DAG.load("a.npz") == raw.threshold(0.2)
+    A, B = arcs_of(raw.threshold(0.2)), arcs_of(scaled.threshold(0.2))
+    turned = {(j, i) for i, j in B}
+    assert (found["n_arcs_raw"], found["n_arcs_standardised"]) == (len(A), len(B))
+    assert (found["same"], found["reversed"]) == (len(A & B), len(A & turned))
+    assert found["only_raw"] == len(A - B - turned)
+    assert found["only_standardised"] == len(B) - len(A & B) - len(A & turned)
+    assert found["f1"] == (2 * len(A & B) / (len(A) + len(B)) if A | B else None)
+    assert report["depends_on_units"] == row.depends_on_units
+    again = bigdag_json("fit", "t.npy", *words, "--check-units", "--standardise", "--out", "b.npz")
+    # The weights are now compared in standard deviations, at the same threshold.
+    back = raw.weights.toarray() / sd * sd[:, None]
+    assert again["check_units"]["n_arcs_raw"] == np.sum(np.abs(back) > 0.2)
+    stdout, _ = bigdag_("fit", "t.npy", *words, "--check-units", "--out", "c.npz")
+    assert f"{len(A & B)} arcs in both" in stdout
+    assert found["meaning"] in one_line(stdout)
+
+
+def test_check_units_says_what_it_means():
+    frame = pd.read_csv(table(n=400, d=9))
+    (frame * np.logspace(0, -8, 9)).to_csv("odd.csv", index=False)  # variances fall from the causes
+    words = ["--threshold", "auto", "--check-units"]
+    free = bigdag_json("fit", "odd.csv", "--method", "order-search-bic", *words, "--out", "a.npz")
+    assert free["check_units"]["f1"] == 1
+    assert "hardly matter" in free["check_units"]["meaning"]
+    bad = bigdag_json(
+        "fit", "odd.csv", "--method", "sort-variance", "--lambda1", 0, *words, "--out", "b.npz"
+    )
+    assert bad["check_units"]["f1"] < 0.7
+    assert bad["check_units"]["meaning"].startswith("Much of this answer rests on the units")
+    (frame / frame.std(ddof=0)).to_csv("same.csv", index=False)
+    same = bigdag_json("fit", "same.csv", *words, "--out", "c.npz")["check_units"]
+    assert same["f1"] == 1
+    assert "variance 1 as they are" in same["meaning"]
+    none = bigdag_json("fit", "odd.csv", "--method", "empty", *words, "--out", "d.npz")
+    assert none["check_units"]["f1"] is None
+    assert "nothing to compare" in none["check_units"]["meaning"]
+    weighed = bigdag_json("fit", "odd.csv", "--method", "sort-r2", *words, "--out", "e.npz")
+    assert "how strongly lambda1 weighs" in weighed["check_units"]["meaning"]
+
+
+def test_check_units_draws_the_same_numbers_and_takes_a_start_along():
+    frame = pd.read_csv(table(n=300, d=12))
+    (frame * np.logspace(3, -3, 12)).to_csv("odd.csv", index=False)
+    words = ["--method", "sort-random", "--lambda1", 0, "--threshold", "auto", "--check-units"]
+    report = bigdag_json("fit", "odd.csv", *words, "--out", "a.npz")
+    assert report["check_units"]["f1"] == 1
+    assert report["parameters"]["random_state"] >= 0
+    # Columns in another sequence: the start goes by names.
+    start = DAG.load("a.npz").subgraph(frame.columns[::-1])
+    start.save("start.npz")
+    words = ["--search", "--search-score", "bic", "--warm-start", "start.npz", *words]
+    assert bigdag_json("fit", "odd.csv", *words, "--out", "b.npz")["check_units"]["f1"] == 1
+
+
+def test_a_check_of_the_units_that_is_interrupted_keeps_the_dag(monkeypatch):
+    calls = []
+
+    def learn(self, run):
+        calls.append(run)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("bigdag.learners.sorting.SortRegress._learn", learn)
+    words = ["--method", "sort-r2", "--check-units", "--json"]
+    stdout, stderr = bigdag_("fit", table(), *words, code=1)
+    assert json.loads(stdout)["status"] == "converged"
+    assert json.loads(stdout)["check_units"]["status"] == "interrupted"
+    assert "--check-units ended early (interrupted)" in stderr
+    assert DAG.load("t.dag.parquet").n_nodes == 4
+
+
+def test_a_covariance_matrix_has_variances_and_units_too():
+    frame = pd.read_csv(table(n=200, d=10)) * np.logspace(1, -1, 10)
+    frame.to_csv("t.csv", index=False)
+    np.save("cov.npy", frame.cov(ddof=0).to_numpy())
+    words = ["--lambda1", 0.01, "--threshold", "auto", "--check-units"]
+    of_table = bigdag_json("fit", "t.csv", *words, "--out", "a.npz")
+    matrix = ["fit", "cov.npy", "--covariance", "--n-samples", 200]
+    of_matrix = bigdag_json(*matrix, *words, "--out", "b.npz")
+    assert of_matrix["var_sortability"] == of_table["var_sortability"]
+    for key in ("same", "reversed", "only_raw", "only_standardised", "f1", "meaning"):
+        assert of_matrix["check_units"][key] == of_table["check_units"][key]
+    bigdag_("fit", "t.csv", "--standardise", "--quiet", "--out", "c.npz")
+    bigdag_(*matrix, "--standardise", "--quiet", "--out", "d.npz")
+    both = (DAG.load(f"{name}.npz").weights.toarray() for name in "cd")
+    np.testing.assert_allclose(*both, atol=1e-6)
+
+
+def test_a_constant_column_is_told_of_once():
+    file = table(edit=lambda f: f.assign(v1=7.0))
+    _, stderr = bigdag_("fit", file, "--standardise", "--check-units")
+    assert stderr == "Warning: 1 of 4 columns are constant and become isolated nodes: 'v1'.\n"
+    frame = pd.read_csv(file)
+    np.save("cov.npy", frame.cov(ddof=0).to_numpy())
+    words = ["fit", "cov.npy", "--covariance", "--n-samples", 60, "--check-units"]
+    _, stderr = bigdag_(*words, "--threshold", "auto", "--search")
+    assert stderr == "Warning: 1 of 4 columns are constant and become isolated nodes: 'x1'.\n"
+
+
+# ------------------------------------------------------------------ undirected edges
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".csv", ".graphml", ".dot", ".json", ".parquet"])
+def test_undirected_edges_are_kept_and_shown(suffix):
+    # A chain has no direction, a collider has one.
+    weights = np.zeros((6, 6))
+    weights[0, 1] = weights[1, 2] = 2.0
+    weights[3, 5] = weights[4, 5] = 1.0
+    X = np.random.default_rng(0).normal(size=(500, 6)) @ np.linalg.inv(np.eye(6) - weights)
+    pd.DataFrame(X, columns=list("abcdef")).to_csv("t.csv", index=False)
+    words = ["fit", "t.csv", "--method", "order-search-bic", "--out", f"dag{suffix}"]
+    assert bigdag_json(*words)["n_undirected"] == 2
+    dag = DAG.load(f"dag{suffix}")
+    marks = {frozenset((row.source, row.target)): row.direction for row in dag.edges().itertuples()}
+    expected = {"ab": "--", "bc": "--", "df": "->", "ef": "->"}
+    assert marks == {frozenset(pair): mark for pair, mark in expected.items()}
+    shown = bigdag_json("show", f"dag{suffix}")
+    assert shown["n_undirected"] == 2
+    assert shown["strongest"] == dag.edges().to_dict("records")
+    stdout, _ = bigdag_("show", f"dag{suffix}")
+    assert "4, 2 of them undirected (–)" in stdout
+    assert (stdout.count(" –  "), stdout.count(" →  ")) == (2, 2)
+    stdout, _ = bigdag_("show", f"dag{suffix}", "--variable", "b", "--plot", "b.svg")
+    assert "Undirected" in stdout
+    assert "Its causes" not in stdout
+    assert "no head: direction open" in re.sub(r"<!--|-->", "", Path("b.svg").read_text())
+    stdout, _ = bigdag_("show", f"dag{suffix}", "--variable", "f")
+    assert "Its causes" in stdout
+    assert "Undirected" not in stdout
+
+
+def test_a_dag_of_known_directions_has_no_marks(world):
+    shown = bigdag_json("show", world / "truth.parquet")
+    assert shown["n_undirected"] is None
+    assert "direction" not in shown["strongest"][0]
+    stdout, _ = bigdag_("show", world / "truth.parquet")
+    assert "undirected" not in stdout
+
+
 # ------------------------------------------------------------------ how a fit may end
 
 
@@ -509,9 +818,21 @@ def test_odd_tables_that_work():
         (["--set", "callback=1"], "--set callback needs Python"),
         (["--covariance"], "--covariance needs --n-samples"),
         (["--n-samples", "5"], "--n-samples goes with --covariance"),
-        (["--covariance", "--n-samples", "5", "--standardise"], "--standardise needs samples"),
         (["--covariance", "--n-samples", "1"], "--n-samples must be at least 2. Got 1 instead."),
-        (["--lambda1", "much"], "for '--lambda1'"),
+        (["--lambda1", "much"], "for '--lambda1': 'much' is neither a number nor 'bic'"),
+        (["--threshold", "much"], "for '--threshold': 'much' is neither a number nor 'auto'"),
+        (["--lambda1", "bic"], "'proximas' cannot choose lambda1 from the data. Methods that can: "
+         "order-search, order-search-bic. Or add --search"),
+        (["--lambda1", "bic", "--search", "--search-score", "bic"], "cannot choose lambda1"),
+        (["--search-score", "bic"], "--search-score goes with --search."),
+        (["--search", "--search-score", "aic"], "score must be one of 'least_squares', 'bic'"),
+        (["--gamma", "0.5"], "--gamma and --penalty are of the extended BIC. They go with "
+         "--method order-search-bic, --search-score bic, --lambda1 bic or --threshold auto."),
+        (["--method", "order-search", "--penalty", "2"], "are of the extended BIC"),
+        (["--search", "--restarts", "3"], "--restarts goes with --method order-search-bic or"),
+        (["--method", "order-search-bic", "--gamma", "-1"], "gamma must be a number "),
+        (["--threshold", "auto", "--penalty", "-1"], "penalty must be a number >= 0"),
+        (["--method", "order-search-bic", "--restarts", "-1"], "restarts must be an integer >= 0"),
         (["--warm-start", "none.npz"], "'none.npz' does not exist"),
         (["--lamda1", "1"], "No such option"),
     ],
@@ -694,18 +1015,23 @@ def test_names_that_look_like_markup_are_shown_as_they_are():
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("text", ["README.md", "Makefile", "docs/guide.md"])
+@pytest.mark.parametrize("text", ["README.md", "Makefile", "docs/guide.md", "docs/experiments.md"])
 def test_every_command_in_the_texts_is_one(text):
-    words = get_command(app).commands
     code = (ROOT / text).read_text().replace("\\\n", " ")
     if text.endswith(".md"):
         code = "".join(re.findall(r"```sh\n(.*?)```", code, re.DOTALL))
-    found = [line.strip() for line in code.splitlines() if line.strip().startswith("bigdag ")]
+    lines = [line.strip().removeprefix("$(VENV)/bin/") for line in code.splitlines()]
+    found = [line for line in lines if line.startswith("bigdag ")]
     assert found
     for line in found:
-        _, word, *rest = shlex.split(line, comments=True)
-        known = {name for option in words[word].params for name in option.opts}
+        _, *rest = shlex.split(line, comments=True)
+        command = get_command(app)
+        while hasattr(command, "commands"):
+            command = command.commands[rest.pop(0)]
+        known = {name for option in command.params for name in option.opts}
         assert {part for part in rest if part.startswith("--")} <= known, line
+        if "--method" in rest:
+            assert rest[rest.index("--method") + 1] in METHODS, line
 
 
 # ------------------------------------------------------------------ as a process
@@ -730,8 +1056,9 @@ def test_the_process_keeps_streams_and_codes_apart():
 def test_version_and_help():
     assert run("--version").stdout == f"bigdag {bigdag.__version__}\n"
     text = run("--help").stdout
-    for word in ("fit", "show", "simulate", "evaluate", "methods", "bigdag fit genes.csv"):
-        assert word in text
+    for word in ("fit", "show", "simulate", "evaluate", "methods", "experiment"):
+        assert f"│ {word} " in text
+    assert "bigdag fit genes.csv" in text
     began = time.perf_counter()
     assert run("fit", "--help").returncode == 0
     assert time.perf_counter() - began < 5  # some 0.4 s on an idle machine

@@ -46,7 +46,7 @@ LAYERS = [
     ["learners"],
     ["methods", "worlds"],
     ["experiments"],
-    ["cli", "cli_display"],
+    ["cli", "cli_display", "cli_fit"],
 ]
 LAYER = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 

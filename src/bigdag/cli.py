@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-import time
 import warnings
 from pathlib import Path
+from secrets import randbelow
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,19 +24,13 @@ from bigdag.errors import (
     GraphError,
     OutputExistsError,
     ParameterError,
-    missing_extra,
 )
 from bigdag.experiments import command as experiment
 
 if TYPE_CHECKING:
     from bigdag.dag import DAG
-    from bigdag.data import Dataset
-    from bigdag.learners.base import Learner
-    from bigdag.methods import Method
 
 __all__ = ["app", "main"]
-
-_SORTABILITY_ARCS = 100_000  # beyond, var-sortability is that of the strongest arcs: it takes long
 
 
 class _Words(TyperGroup):
@@ -82,6 +76,7 @@ def _version(wanted: bool) -> None:
 @app.callback(
     epilog="Examples:\n\nbigdag fit genes.csv --out genes.dag.parquet\n\n"
     "bigdag show genes.dag.parquet --variable TP53 --plot tp53.png\n\n"
+    "bigdag experiment run exp1 --preset smoke --store runs.db\n\n"
     "bigdag fit --help"
 )
 def _bigdag(
@@ -100,13 +95,27 @@ def _option(*words: str, panel: str | None = None, **more: Any) -> Any:
     return typer.Option(*words, rich_help_panel=panel, show_default=False, **more)
 
 
+def _number_or(word: str, help: str, panel: str | None = None) -> Any:
+    """Return an option that takes a number or one word."""
+
+    def parse(text: str) -> float | str:
+        if text == word:
+            return text
+        try:
+            return float(text)
+        except ValueError:
+            raise typer.BadParameter(f"{text!r} is neither a number nor {word!r}.") from None
+
+    return _option(parser=parse, metavar=f"NUMBER|{word}", help=help, panel=panel)
+
+
 def _file(metavar: str, help: str) -> Any:
     return typer.Argument(
         exists=True, dir_okay=False, show_default=False, metavar=metavar, help=help
     )
 
 
-_METHOD, _TABLE = "The method", "The table"
+_METHOD, _SEARCH, _TABLE = "The method", "The search over orders", "The table"
 _FORMATS = ".parquet, .npz, .csv, .graphml, .dot or .json"
 
 _Json = Annotated[bool, _option("--json", help="Print one JSON object instead.")]
@@ -122,9 +131,13 @@ _Table = Annotated[
 _Method = Annotated[
     str, typer.Option(help="One of those in: bigdag methods.", rich_help_panel=_METHOD)
 ]
-_Lambda1 = Annotated[float | None, _option(help="Weight of the L1 penalty.", panel=_METHOD)]
+_Lambda1 = Annotated[
+    Any, _number_or("bic", "Weight of the L1 penalty; bic chooses it from the data.", _METHOD)
+]
 _Lambda2 = Annotated[float | None, _option(help="Weight of the pull to a DAG.", panel=_METHOD)]
-_MaxIter = Annotated[int | None, _option(help="Iterations at the most.", panel=_METHOD)]
+_MaxIter = Annotated[
+    int | None, _option(help="Iterations of the method at the most.", panel=_METHOD)
+]
 _TimeLimit = Annotated[float | None, _option(help="Seconds at the most.", panel=_METHOD)]
 _NoRefit = Annotated[bool, _option("--no-refit", help="No lasso at the end.", panel=_METHOD)]
 _WarmStart = Annotated[
@@ -134,12 +147,28 @@ _Seed = Annotated[int | None, _option(help="Of the random numbers.", panel=_METH
 _NJobs = Annotated[int | None, _option(help="Threads; all cores by default.", panel=_METHOD)]
 _MemoryLimit = Annotated[str | None, _option(help="Such as 4GB.", panel=_METHOD)]
 _Device = Annotated[str | None, _option(help="Of torch, such as cuda.", panel=_METHOD)]
+_Search = Annotated[
+    bool, _option("--search", help="After the method, search on from its DAG.", panel=_SEARCH)
+]
+_SearchScore = Annotated[
+    str | None,
+    _option(help="What --search lowers: least_squares (the default) or bic.", panel=_SEARCH),
+]
+_Gamma = Annotated[
+    Any, _number_or("auto", "Of the extended BIC: how much d counts; 0: not.", _SEARCH)
+]
+_Penalty = Annotated[float | None, _option(help="Factor of an arc's cost in it.", panel=_SEARCH)]
+_Restarts = Annotated[int | None, _option(help="Of a search by BIC; 0 by default.", panel=_SEARCH)]
 _Settings = Annotated[
     list[str] | None,
     _option("--set", metavar="NAME=VALUE", help="Any other parameter.", panel=_METHOD),
 ]
 _Standardise = Annotated[
     bool, _option("--standardise", help="Scale columns to variance 1 first.", panel=_TABLE)
+]
+_CheckUnits = Annotated[
+    bool,
+    _option("--check-units", help="Also fit in the other units, and compare.", panel=_TABLE),
 ]
 _Covariance = Annotated[
     bool, _option("--covariance", help="TABLE holds a covariance matrix.", panel=_TABLE)
@@ -156,6 +185,9 @@ _Out = Annotated[
     _option(help=f"{_FORMATS}. Default: TABLE's name and .dag.parquet, in this folder."),
 ]
 _Threshold = Annotated[float | None, _option(help="Keep only arcs with |weight| above it.")]
+_Cut = Annotated[
+    Any, _number_or("auto", "Keep arcs with |weight| above it; auto: those worth their cost.")
+]
 _Quiet = Annotated[bool, _option("--quiet", help="No progress, no summary.")]
 
 
@@ -178,17 +210,24 @@ def fit(
     memory_limit: _MemoryLimit = None,
     device: _Device = None,
     settings: _Settings = None,
+    search: _Search = False,
+    search_score: _SearchScore = None,
+    gamma: _Gamma = None,
+    penalty: _Penalty = None,
+    restarts: _Restarts = None,
     standardise: _Standardise = False,
+    check_units: _CheckUnits = False,
     covariance: _Covariance = False,
     n_samples: _NSamples = None,
     header: _Header = None,
-    threshold: _Threshold = None,
+    threshold: _Cut = None,
     force: _Force = False,
     quiet: _Quiet = False,
     as_json: _Json = False,
 ) -> None:
     """Learn a DAG from a table and write it to a file."""
     from bigdag import cli_display as display
+    from bigdag import cli_fit
     from bigdag.dag import DAG
     from bigdag.graph_files import check_output
     from bigdag.methods import find_method
@@ -198,111 +237,66 @@ def fit(
     if out.exists() and out.samefile(table):
         raise ParameterError(f"{out} is the table itself. Give another name to write to.")
     check_output(out, force)
-    if threshold is not None:
-        DAG([[0.0]]).threshold(threshold)  # a bad one is refused now, not after the long work
-    given = {
-        "lambda1": lambda1, "lambda2": lambda2, "max_iter": max_iter, "time_limit": time_limit,
-        "refit": False if no_refit else None, "random_state": seed, "n_jobs": n_jobs,
-        "memory_limit": memory_limit, "device": device,
-        "warm_start_dag": None if warm_start is None else DAG.load(warm_start),
-    }  # fmt: skip
-    given = {name: value for name, value in given.items() if value is not None}
-    given |= _parse_settings(settings or [])
+    if search_score is not None and not search:
+        raise ParameterError("--search-score goes with --search.")
+    given = _present(
+        lambda1=lambda1, lambda2=lambda2, max_iter=max_iter, time_limit=time_limit,
+        refit=False if no_refit else None, random_state=seed, n_jobs=n_jobs,
+        memory_limit=memory_limit, device=device,
+        warm_start_dag=None if warm_start is None else DAG.load(warm_start),
+    )  # fmt: skip
+    given |= cli_fit.parse_settings(settings or [])
+    if check_units:
+        given.setdefault("random_state", randbelow(2**32))  # both fits draw the same numbers
+    bic = _present(gamma=gamma, penalty=penalty, restarts=restarts)
+    score = (search_score or "least_squares") if search else None
+    recipe = cli_fit.Recipe(chosen, given, bic, score, threshold)
+    agreement = None
     with display.FitProgress(shown=not quiet) as progress:
-        learner = _build(chosen, given | {"callback": progress.callback})
         progress.phase("reading")
-        data = _read(table, header, covariance, n_samples, standardise)
+        raw = cli_fit.read(table, header, covariance, n_samples)
+        data = cli_fit.standardised(raw) if standardise else raw
         progress.phase("preparing")
-        began = time.perf_counter()
-        learner.fit(data)
-        seconds = time.perf_counter() - began
-        dag = learner.dag_ if threshold is None else learner.dag_.threshold(threshold)
+        found = recipe.follow(data, progress.callback)
+        dag = recipe.cut(found.dag, data)
         dag.save(out, force)
+        if check_units and not found.failed:
+            agreement = cli_fit.check_units(recipe, raw, dag, standardise, progress.callback)
     report = {
         "table": table, "out": out, "method": chosen.word,
-        "parameters": given | ({"warm_start_dag": warm_start} if warm_start else {}),
+        "parameters": given | bic | ({"warm_start_dag": warm_start} if warm_start else {}),
         "n_samples": data.n_samples, "n_variables": dag.n_nodes, "standardised": standardise,
-        "status": learner.status_, "n_iter": learner.n_iter_, "seconds": seconds,
-        "objective": learner.objective_, "refit_gain": getattr(learner, "refit_gain_", None),
-        "n_arcs_found": learner.dag_.n_arcs, "threshold": threshold, "n_arcs": dag.n_arcs,
-        "var_sortability": _var_sortability(data, dag),
-        "depends_on_units": chosen.depends_on_units, "strongest": _records(dag, 10),
+        "search": score, "before_search": found.first,
+        "status": found.status, "n_iter": found.n_iter, "seconds": found.seconds,
+        "objective": found.objective, "lambda1": found.lambda1,
+        "extended_bic": found.extended_bic, "refit_gain": found.refit_gain,
+        "n_arcs_found": found.dag.n_arcs, "threshold": threshold, "n_arcs": dag.n_arcs,
+        "n_undirected": _undirected(dag), "var_sortability": cli_fit.order_of_variances(data, dag),
+        "depends_on_units": recipe.depends_on_units, "check_units": agreement,
+        "strongest": _records(dag, 10),
     }  # fmt: skip
     if as_json:
         _print_json(report)
     elif not quiet:
         display.show_fit(report)
-    if learner.status_ in ("interrupted", "diverged"):
-        what = "was interrupted" if learner.status_ == "interrupted" else "has diverged"
-        display.show_error(f"The fit {what}. The best DAG so far was written to {out}.")
+    if found.failed:
+        display.show_error(f"The fit {found.failed}. The best DAG so far was written to {out}.")
+        raise typer.Exit(1)
+    if agreement is not None and agreement["status"] in ("interrupted", "diverged"):
+        display.show_error(
+            f"The second fit of --check-units ended early ({agreement['status']}). The DAG of the "
+            f"first one was written to {out}."
+        )
         raise typer.Exit(1)
 
 
-def _parse_settings(settings: list[str]) -> dict[str, Any]:
-    """Turn NAME=VALUE into parameters: a value is what JSON makes of it, else text."""
-    parameters = {}
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        name = name.strip().replace("-", "_")
-        if not equals or not name:
-            raise ParameterError(f"--set needs NAME=VALUE. Got {setting!r} instead.")
-        if name == "callback":
-            raise ParameterError("--set callback needs Python; the command has its own.")
-        try:
-            parameters[name] = json.loads(text)
-        except json.JSONDecodeError:
-            parameters[name] = {"True": True, "False": False, "None": None}.get(text, text)
-    return parameters
+def _present(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def _build(method: Method, parameters: dict[str, Any]) -> Learner:
-    """Return the learner, with everything refused that can be before data are read."""
-    learner = method.build(**parameters)
-    learner._check_parameters()
-    if not method.installed:
-        assert method.extra is not None
-        raise missing_extra(method.extra, method.extra, f"The method {method.word!r}")
-    return learner
-
-
-def _read(
-    table: Path, header: bool | None, covariance: bool, n_samples: int | None, standardise: bool
-) -> Dataset:
-    from bigdag.data import as_dataset
-    from bigdag.simulate import standardise as scaled
-    from bigdag.tables import read_covariance, read_table
-
-    if covariance != (n_samples is not None):
-        raise ParameterError(
-            "--covariance needs --n-samples, the number of samples the matrix was computed from."
-            if covariance
-            else "--n-samples goes with --covariance; the rows of a table are counted."
-        )
-    if n_samples is not None and n_samples < 2:
-        raise ParameterError(f"--n-samples must be at least 2. Got {n_samples} instead.")
-    if covariance and standardise:
-        raise ParameterError(
-            "--standardise needs samples. Give a correlation matrix to --covariance instead."
-        )
-    if n_samples is not None:
-        return read_covariance(table, n_samples, "auto" if header is None else header)
-    data = read_table(table, "auto" if header is None else header)
-    if not standardise:
-        return data
-    assert data.X is not None
-    return as_dataset(scaled(data.X), data.names if data.named else None)
-
-
-def _var_sortability(data: Dataset, dag: DAG) -> float | None:
-    """Return how far the order found is that of the variances; None without samples or arcs."""
-    from bigdag.metrics import var_sortability
-
-    if data.X is None or not dag.n_arcs:
-        return None
-    if dag.n_arcs > _SORTABILITY_ARCS:
-        dag = dag.threshold(abs(dag.edges(top=_SORTABILITY_ARCS)["weight"].iloc[-1]))
-    share = var_sortability(data, dag)
-    return share if math.isfinite(share) else None
+def _undirected(dag: DAG) -> int | None:
+    """Return how many arcs have an open direction; None where nothing is known of that."""
+    return None if dag.reversible is None else int(dag.reversible.nnz)
 
 
 def _records(dag: DAG, top: int | None = None) -> list[dict[str, Any]]:
@@ -366,6 +360,7 @@ def show(
         "dag": dag_file,
         "n_variables": dag.n_nodes,
         "n_arcs": dag.n_arcs,
+        "n_undirected": _undirected(dag),
         "threshold": threshold,
         "isolated": int(np.sum((parents == 0) & (children == 0))),
         "roots": int(np.sum((parents == 0) & (children > 0))),

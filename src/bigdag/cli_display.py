@@ -194,9 +194,14 @@ def _arcs_table(title: str, arcs: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("effect", overflow="fold")
     table.add_column("weight", justify="right", no_wrap=True)
     for arc in arcs:
-        mark = "→" if arc.get("direction", "->") == "->" else "-"
+        mark = "–" if _is_open(arc) else "→"
         table.add_row(Text(arc["source"]), mark, Text(arc["target"]), f"{arc['weight']:.4g}")
     return table
+
+
+def _is_open(arc: Mapping[str, Any]) -> bool:
+    """Tell whether data cannot direct an arc."""
+    return bool(arc.get("direction") == "--")
 
 
 def _strongest(console: Console, report: Mapping[str, Any]) -> None:
@@ -210,59 +215,94 @@ def _listing(names: Sequence[str]) -> str:
     return (", ".join(names[:_SHOWN]) or "none") + (f" and {more:,} more" if more > 0 else "")
 
 
+_SCORES = {"least_squares": "least squares", "bic": "extended BIC"}
+
+
 def show_fit(report: Mapping[str, Any]) -> None:
     """Print the summary of a fit."""
-    rows = [
-        ("table", f"{report['n_samples']:,} samples of {report['n_variables']:,} variables"),
-        ("method", f"{report['method']}, {_duration(report['seconds'])}"),
-        ("status", f"{_STATUS[report['status']]}, {report['n_iter']:,} iterations"),
-    ]
-    refit = report["refit_gain"]
-    rows.append(
-        (
-            "objective",
-            f"{report['objective']:.6g}"
-            + (f" (the refit on the order lowered it by {refit:.3g})" if refit else ""),
-        )
-    )
-    arcs = f"{report['n_arcs']:,}"
-    if report["threshold"] is not None:
-        arcs += f" with a weight above {report['threshold']:g}, of {report['n_arcs_found']:,}"
-    rows.append(("arcs", arcs))
-    share = report["var_sortability"]
-    if share is not None:
-        rows.append(
-            (
-                "variances",
-                f"{share:.0%} of its paths run to the larger variance (var-sortability; 50% would "
-                "be chance)",
-            )
-        )
-    rows.append(
-        (
-            "units",
-            f"the order of {report['method']} depends on the units of the columns; --standardise "
-            "shows how far"
-            if report["depends_on_units"]
-            else f"the order of {report['method']} does not depend on the units of the columns",
-        )
-    )
-    if report["standardised"]:
-        rows[-1] = ("units", "standard deviations: every column was scaled to variance 1")
     console = _console()
-    console.print(_facts(rows))
+    console.print(_facts([*_how(report), *_what(report), *_units(report)]))
     _strongest(console, report)
     console.print()
     console.print(Text(f"Written to {report['out']}"), soft_wrap=True)
 
 
+def _how(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """Yield what the method did."""
+    yield "table", f"{report['n_samples']:,} samples of {report['n_variables']:,} variables"
+    yield "method", f"{report['method']}, {_duration(report['seconds'])}"
+    before = report["before_search"]
+    if before is not None:
+        yield (
+            "search",
+            f"over orders by {_SCORES[report['search']]}, from {before['n_arcs']:,} arcs with the "
+            f"objective {before['objective']:.6g}, which took {_duration(before['seconds'])}",
+        )
+    yield "status", f"{_STATUS[report['status']]}, {report['n_iter']:,} iterations"
+    refit = report["refit_gain"]
+    gain = f" (the refit on the order lowered it by {refit:.3g})" if refit else ""
+    yield "objective", f"{report['objective']:.6g}{gain}"
+    if report["extended_bic"] is not None:
+        yield "extended BIC", f"{report['extended_bic']:.6g}"
+    if report["parameters"].get("lambda1") == "bic":
+        yield "lambda1", f"{report['lambda1']:.4g}, chosen by the extended BIC"
+
+
+def _what(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """Yield what was found."""
+    arcs, threshold = f"{report['n_arcs']:,}", report["threshold"]
+    if threshold is not None:
+        kept = "worth their extended BIC" if threshold == "auto" else _above(threshold)
+        arcs += f" {kept}, of {report['n_arcs_found']:,}"
+    yield "arcs", arcs + _open_arcs(report["n_undirected"])
+
+
+def _units(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """Yield how far variances and units may have made the answer."""
+    share = report["var_sortability"]
+    yield (
+        "variances",
+        "nothing to compare without arcs"
+        if share is None
+        else f"{share:.0%} of its paths run to the larger variance (var-sortability; 50% would be "
+        "chance)",
+    )
+    check = report["check_units"]
+    if not report["depends_on_units"]:
+        words = "the order found does not depend on the units of the columns"
+    else:
+        words = "the order found depends on the units of the columns"
+        words += "" if check is not None else "; --check-units shows how far"
+    if report["standardised"]:
+        words = f"standard deviations: every column was scaled to variance 1; {words}"
+    yield "units", words
+    if check is not None:
+        pairs = check["same"] + check["reversed"] + check["only_raw"] + check["only_standardised"]
+        share = f" ({check['same'] / pairs:.0%})" if pairs else ""
+        f1 = "" if check["f1"] is None else f"; F1 {check['f1']:.3g}"
+        yield (
+            "raw against standardised",
+            f"{check['same']:,} arcs in both{share}, {check['reversed']:,} reversed, "
+            f"{check['only_raw']:,} only raw, {check['only_standardised']:,} only standardised{f1}",
+        )
+        yield "", check["meaning"]
+
+
+def _above(threshold: float) -> str:
+    return f"with a weight above {threshold:g}"
+
+
+def _open_arcs(count: int | None) -> str:
+    return f", {count:,} of them undirected (–): data cannot tell which way" if count else ""
+
+
 def show_dag(report: Mapping[str, Any]) -> None:
     """Print what `bigdag show` found in a DAG."""
     console = _console()
-    above = f" with a weight above {report['threshold']:g}" if report["threshold"] else ""
+    above = f" {_above(report['threshold'])}" if report["threshold"] else ""
     rows = [
         ("variables", f"{report['n_variables']:,}, {report['isolated']:,} of them isolated"),
-        ("arcs", f"{report['n_arcs']:,}{above}"),
+        ("arcs", f"{report['n_arcs']:,}{above}{_open_arcs(report['n_undirected'])}"),
         ("roots", f"{report['roots']:,} variables with effects and without causes"),
         ("sinks", f"{report['sinks']:,} variables with causes and without effects"),
     ]
@@ -286,10 +326,15 @@ def show_dag(report: Mapping[str, Any]) -> None:
             ),
         ]
         console.print(_facts(rows))
-        for title, key in (("Its causes", "parents"), ("Its effects", "children")):
-            if around[key]:
+        open_arcs = [arc for arc in around["parents"] + around["children"] if _is_open(arc)]
+        for title, arcs in (
+            ("Its causes", [arc for arc in around["parents"] if not _is_open(arc)]),
+            ("Its effects", [arc for arc in around["children"] if not _is_open(arc)]),
+            ("Undirected", open_arcs),
+        ):
+            if arcs:
                 console.print()
-                console.print(_arcs_table(title, around[key]))
+                console.print(_arcs_table(title, arcs))
     if report.get("plot"):
         console.print()
         console.print(Text(f"Drawn to {report['plot']}"), soft_wrap=True)
