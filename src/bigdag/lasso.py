@@ -15,7 +15,7 @@ else is computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ __all__ = ["LassoFit", "solve"]
 _FIRST = 24  # parents a working set begins with
 _MAX_ROUNDS = 60
 _LEAST_PENALTY = 1e-10  # on the correlation scale
+_POLLED = 32  # columns a thread solves between two looks at the clock
 _FEW = 256  # parents in a mask that are a working set as they are
 
 
@@ -94,7 +95,8 @@ def solve(
     tol : float, default=1e-4
         The gap of a column is at most ``tol`` times its objective.
     stop : callable, optional
-        Asked after each full check; True ends the work and leaves the rest where it is.
+        Asked after some columns, or after each full check where correlations are not held; True
+        ends the work and leaves the rest where it is.
 
     Returns
     -------
@@ -117,7 +119,11 @@ def solve(
     objective = np.zeros(gram.d)
     gap = np.full(gram.d, np.inf)
     wanted = np.arange(gram.d) if columns is None else np.asarray(columns, dtype=np.int64)
-    for block in gram.blocks(wanted):
+    blocks: Iterable[Any] = gram.blocks(wanted)
+    if stop is not None and gram.C is not None:  # each column alone, so small blocks cost nothing
+        size = _POLLED * gram.n_jobs
+        blocks = (wanted[a : a + size] for a in range(0, len(wanted), size))
+    for block in blocks:
         if stop is not None and stop():
             break
         fitted = problem.solve_block(
@@ -173,6 +179,9 @@ class _Problem:
         self.root = np.sqrt(lambda1) * gram.inverse_sd  # p[i, j] = root[i] * root[j]
         self.rank = None if order is None else rank_of(np.asarray(order))
         self.mask = None if mask is None else sp.csc_array(mask)
+        if self.mask is not None and not self.mask.data.all():
+            self.mask = self.mask.copy()
+            self.mask.eliminate_zeros()
         self.few = self.mask is not None and np.diff(self.mask.indptr).max(initial=0) <= _FEW
 
     def allowed(self, block: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -102,6 +102,8 @@ class Arrangement:
         self.costs = fit.objective
         self.complete = bool(np.isfinite(fit.gap).all())
         self._root = np.sqrt(lambda1) * gram.inverse_sd
+        self._changes = np.zeros(gram.d, dtype=np.int64)  # of each variable's place or column
+        self._refused: dict[tuple[int, int], tuple[int, int]] = {}  # swaps, at which changes
 
     @property
     def value(self) -> float:
@@ -149,8 +151,18 @@ class Arrangement:
         self.weights.eliminate_zeros()
         self.weights.sort_indices()
         self.costs[columns] = fit.objective[columns]
+        self._changes[columns] += 1
+        for i, (old, new) in enumerate(moves):
+            if kept[i]:
+                self._changes[self.order[min(old, new) : max(old, new) + 1]] += 1
+            elif old == new + 1 and np.isfinite(change[i]):
+                pair = (int(self.order[new]), int(self.order[old]))
+                self._refused[pair] = self._stamp(*pair)
         self.order = order
         return kept
+
+    def _stamp(self, u: int, v: int) -> tuple[int, int]:
+        return int(self._changes[u]), int(self._changes[v])
 
     def _touched(self, moves: NDArray[np.int64], stretch: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the columns that moves can change."""
@@ -187,13 +199,20 @@ class Arrangement:
     # -------------------------------------------------------------- finding moves
 
     def swaps(self, parity: int) -> NDArray[np.int64]:
-        """Return the swaps of neighbours at even (0) or odd (1) places that can change anything."""
+        """Return the swaps of neighbours at even (0) or odd (1) places that can change anything.
+
+        Swaps that were refused are left out while their variables stay as they are.
+        """
         old = np.arange(parity + 1, self.gram.d, 2)
         earlier, later = self.order[old - 1], self.order[old]
         left, _ = self._pairs(earlier, later)
         _, used = self._pairs(later, earlier)
         matter = (used != 0) | (np.abs(left) > self._root[earlier] * self._root[later])
-        return np.column_stack([old, old - 1])[matter]
+        refused = [
+            self._refused.get(pair) == self._stamp(*pair)
+            for pair in zip(earlier.tolist(), later.tolist())
+        ]
+        return np.column_stack([old, old - 1])[matter & ~np.array(refused, dtype=np.bool_)]
 
     def insertions(self, skip: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
         """Return insertions on disjoint stretches that must gain, the best first.

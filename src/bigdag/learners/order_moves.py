@@ -33,6 +33,7 @@ _FEW = 200  # candidates of a variable then
 _LET_IN = 10  # more of them at a time, where the residuals say so
 _WIDENINGS = 5  # times
 _FEW_MISSED = 0.001  # of the variables: fewer new candidates than that end it
+_ENOUGH = 1e-4  # of equation (1): what a round of insertions must gain for another round
 _CANDIDATES = 512  # of a variable in the BIC search, at the most
 _PARENTS = 256  # of a variable, at the most
 _EXACT = 8  # variables up to which every order is weighed
@@ -137,23 +138,26 @@ class LeastSquaresSearch:
         return run.step(phase, value, weights.nnz, lambda: weights) or run.out_of_time()
 
     def _improve(self, arrangement: Arrangement) -> None:
-        """Insert while a gain is sure, then swap neighbours, until neither lowers equation (1)."""
-        while True:
-            stuck = np.zeros(self.run.gram.d, dtype=np.bool_)
-            while len(moves := arrangement.insertions(stuck)):
-                variables = arrangement.order[moves[:, 0]]
-                kept = arrangement.attempt(moves)
-                stuck[variables[~kept]] = True
-                if self._note("insertion", arrangement):
-                    return
+        """Insert while much is gained, then swap neighbours until that gains nothing at all."""
+        stuck = np.zeros(self.run.gram.d, dtype=np.bool_)
+        gain = np.inf
+        while gain > _ENOUGH * arrangement.value:
+            if not len(moves := arrangement.insertions(stuck)):
+                break
+            variables, before = arrangement.order[moves[:, 0]], arrangement.value
+            kept = arrangement.attempt(moves)
+            gain = before - arrangement.value
+            stuck[variables[~kept]] = True
+            if self._note("insertion", arrangement):
+                return
+        swapped = 1
+        while swapped:
             swapped = 0
             for parity in (0, 1):
                 if len(moves := arrangement.swaps(parity)):
                     swapped += int(arrangement.attempt(moves).sum())
                     if self._note("swap", arrangement):
                         return
-            if not swapped:
-                return
 
     def _all_costs(self) -> NDArray[np.float64]:
         """Return what each variable costs after every set of others (d, 2**d)."""
@@ -202,6 +206,11 @@ class InsertionSearch:
 
     def __init__(self, learner: OrderSearch, run: Run) -> None:
         self.learner, self.run = learner, run
+        if learner.restarts is None and run.time_limit is None and run.max_iter is None:
+            raise ParameterError(
+                "restarts=None goes on until the time limit. Got time_limit=None: set one, or "
+                "give a number of restarts."
+            )
         gram = run.gram
         cost = arc_penalty(gram.n_samples, gram.d, learner.gamma, learner.penalty)
         # An arc that is not worth it on its own is found by the check outside the candidates.
@@ -247,14 +256,23 @@ class InsertionSearch:
 
     def _descend(self) -> bool:
         """Go down to an order that no insertion improves, on candidates that miss no arc."""
+        closed = False  # whether the candidates miss nothing
         while True:
-            done = False
+            whole, done, moved = bool(self.state.dirty.all()), False, 0
             while not done:
-                done, _ = insertion.descend(self.problem, self.state, self._chunk())
-                if self._note("insertion"):
+                done, more = insertion.descend(self.problem, self.state, self._chunk())
+                moved += more
+                if (more and self._note("insertion")) or self.run.out_of_time():
                     return False
-            if not self._widen():
+            if moved or not closed:
+                closed = not self._widen()
+                if not closed:
+                    continue
+            if whole and not moved:
                 return True
+            # What a variable would gain also depends on who precedes its neighbours, which moves
+            # do not mark: only a round of all without a move proves the optimum.
+            self.state.dirty[:] = True
 
     def _chunk(self) -> int:
         return max(_LOOKS, self.run.gram.d // 4)
@@ -276,11 +294,6 @@ class InsertionSearch:
     def _restart(self) -> bool:
         """Shake the order and descend again, several times side by side; keep what is better."""
         run, wanted = self.run, self.learner.restarts
-        if wanted is None and run.time_limit is None and run.max_iter is None:
-            raise ParameterError(
-                "restarts=None goes on until the time limit. Got time_limit=None: set one, or "
-                "give a number of restarts."
-            )
         done, d = 0, run.gram.d
         while wanted is None or done < wanted:
             count = _CHAINS if wanted is None else min(_CHAINS, wanted - done)
@@ -290,7 +303,7 @@ class InsertionSearch:
             best = min(tried, key=insertion.State.total)
             if best.total() < self.state.total():
                 self.state = best
-                if self._widen() and not self._descend():
+                if not self._descend():
                     return False
             done += count
             if self._note("restart"):
