@@ -464,7 +464,11 @@ def test_check_units_compares_both_fits_of_every_method(word, world):
     back = raw.weights.toarray() / sd * sd[:, None]
     assert again["check_units"]["n_arcs_raw"] == np.sum(np.abs(back) > 0.2)
     stdout, _ = bigdag_("fit", "t.npy", *words, "--check-units", "--out", "c.npz")
-    assert f"{len(A & B)} arcs in both" in stdout
+    pairs = A | {arc for arc in B if arc[::-1] not in A}
+    if pairs:
+        assert found["shares"]["same"] == len(A & B) / len(pairs)
+        assert sum(found["shares"].values()) == pytest.approx(1)
+        assert f"{len(A & B)} in both ({len(A & B) / len(pairs):.0%})" in stdout
     assert found["meaning"] in one_line(stdout)
 
 

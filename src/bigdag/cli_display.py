@@ -277,14 +277,14 @@ def _units(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         words = f"standard deviations: every column was scaled to variance 1; {words}"
     yield "units", words
     if check is not None:
-        pairs = check["same"] + check["reversed"] + check["only_raw"] + check["only_standardised"]
-        share = f" ({check['same'] / pairs:.0%})" if pairs else ""
-        f1 = "" if check["f1"] is None else f"; F1 {check['f1']:.3g}"
-        yield (
-            "raw against standardised",
-            f"{check['same']:,} arcs in both{share}, {check['reversed']:,} reversed, "
-            f"{check['only_raw']:,} only raw, {check['only_standardised']:,} only standardised{f1}",
-        )
+        parts = {
+            "same": "in both", "reversed": "reversed", "only_raw": "only raw",
+            "only_standardised": "only standardised",
+        }  # fmt: skip
+        shares = check["shares"]
+        if shares is not None:
+            counts = [f"{check[k]:,} {words} ({shares[k]:.0%})" for k, words in parts.items()]
+            yield "raw, standardised", f"{', '.join(counts)}; F1 {check['f1']:.3g}"
         yield "", check["meaning"]
 
 

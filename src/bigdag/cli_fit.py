@@ -396,11 +396,14 @@ def _agreement(raw: DAG, scaled: DAG) -> dict[str, Any]:
     if raw.reversible is not None and scaled.reversible is not None:
         open_ = int(raw.reversible.multiply(scaled.reversible.T).nnz)
         same, against = same + open_, against - open_
-    total = raw.n_arcs + scaled.n_arcs
-    return {
-        "n_arcs_raw": raw.n_arcs, "n_arcs_standardised": scaled.n_arcs, "same": same,
-        "reversed": against, "only_raw": raw.n_arcs - same - against,
+    counts = {
+        "same": same, "reversed": against, "only_raw": raw.n_arcs - same - against,
         "only_standardised": scaled.n_arcs - same - against,
+    }  # fmt: skip
+    pairs, total = sum(counts.values()), raw.n_arcs + scaled.n_arcs
+    return {
+        "n_arcs_raw": raw.n_arcs, "n_arcs_standardised": scaled.n_arcs, **counts,
+        "shares": {name: count / pairs for name, count in counts.items()} if pairs else None,
         "f1": 2 * same / total if total else None,
     }  # fmt: skip
 
