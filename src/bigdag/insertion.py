@@ -425,19 +425,23 @@ def _look(problem, desk, state, move, v):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _best_place(state, move, v, m, here):  # type: ignore[no-untyped-def]
-    """Return before which candidate v is best put, or -1 where no place is better than its own."""
-    best, place = -_GAIN, -1
-    if move.own[here] - state.costs[v] < best:
+    """Return before which candidate v is best put, or -1 where no place is better than its own.
+
+    Of places that differ by rounding the first one looked at is taken, whatever the units and the
+    order of the columns.
+    """
+    best, place = 0.0, -1
+    if move.own[here] - state.costs[v] < best - _GAIN:
         best, place = move.own[here] - state.costs[v], here
     total = -state.costs[v]
     for i in range(here - 1, -1, -1):
         total += move.change[i]
-        if move.own[i] + total < best:
+        if move.own[i] + total < best - _GAIN:
             best, place = move.own[i] + total, i
     total = -state.costs[v]
     for i in range(here, m):
         total += move.change[i]
-        if move.own[i + 1] + total < best:
+        if move.own[i + 1] + total < best - _GAIN:
             best, place = move.own[i + 1] + total, i + 1
     return place
 

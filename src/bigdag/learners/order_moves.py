@@ -39,6 +39,7 @@ _PARENTS = 256  # of a variable, at the most
 _EXACT = 8  # variables up to which every order is weighed
 _CHAINS = 4  # restarts that go on from the same order, side by side
 _SHAKEN = 10  # variables moved at random for a restart
+_ROUNDING = 1e-6  # of two BICs
 _LOOKS = 64  # variables looked at between two looks at the clock
 
 
@@ -243,7 +244,7 @@ class InsertionSearch:
             return
         starts = self.learner._orders(run, ["r2"])
         states = [self._fitted(order) for order in starts]
-        self.state = min(states, key=insertion.State.total)
+        self.state = _least(states)
         if self._note("start") or not self._descend() or not self._restart():
             return
 
@@ -287,6 +288,7 @@ class InsertionSearch:
         indptr, indices = _symmetric(self.problem.indptr, self.problem.indices, pairs)
         self.problem = self.problem._replace(indptr=indptr, indices=indices)
         self.state.dirty[pairs.ravel()] = True
+        insertion.fit(self.problem, self.state, np.unique(pairs[:, 1]))
         self.state.queue[:] = self.state.order
         self.state.cursor[0] = 0
         return True
@@ -300,8 +302,8 @@ class InsertionSearch:
             size = min(d, _SHAKEN)
             draws = [(run.rng.integers(d, size=size), run.rng.random(size)) for _ in range(count)]
             tried = self._chains(draws)
-            best = min(tried, key=insertion.State.total)
-            if best.total() < self.state.total():
+            best = _least([self.state, *tried])
+            if best is not self.state:
                 self.state = best
                 if not self._descend():
                     return False
@@ -352,6 +354,15 @@ class InsertionSearch:
             self.state.parents[v, : len(P)] = P
             self.state.counts[v], self.state.costs[v] = len(P), costs[v, before]
             before |= 1 << int(v)
+
+
+def _least(states: list[insertion.State]) -> insertion.State:
+    """Return the state with the least score; of those that differ by rounding, the first."""
+    best = states[0]
+    for state in states[1:]:
+        if state.total() < best.total() - _ROUNDING:
+            best = state
+    return best
 
 
 def _factor(C: NDArray[np.float64]) -> NDArray[np.float64] | None:
