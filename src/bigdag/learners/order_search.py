@@ -250,17 +250,22 @@ class OrderSearch(Learner):
             search = LeastSquaresSearch(self, run)
         try:
             search.work()
-        finally:
+        finally:  # an interrupt too ends with the best so far, above the threshold
             search.settle()
-        if self.threshold is not None:
-            weights = run.best_weights
-            if isinstance(self.threshold, str):
-                kept = significant(run.gram, weights, gamma=self.gamma, factor=self.penalty)
-            else:
-                kept = weights.copy()
-                kept.data[np.abs(kept.data) <= self.threshold] = 0.0
-                kept.eliminate_zeros()
-            run.settle(kept, run.best_order)
+            self._cut(run)
+
+    def _cut(self, run: Run) -> None:
+        """Leave out of the answer the arcs below the threshold."""
+        if self.threshold is None:
+            return
+        weights = run.best_weights
+        if isinstance(self.threshold, str):
+            kept = significant(run.gram, weights, gamma=self.gamma, factor=self.penalty)
+        else:
+            kept = weights.copy()
+            kept.data[np.abs(kept.data) <= self.threshold] = 0.0
+            kept.eliminate_zeros()
+        run.settle(kept, run.best_order)
 
     def _finish(self, run: Run) -> None:
         super()._finish(run)
