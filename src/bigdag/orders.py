@@ -33,6 +33,7 @@ __all__ = [
 _PANEL = 64  # variables taken between two updates of the whole matrix
 _STRIP = 2**22  # entries of the matrix updated at once: 32 MB
 _RANK = 1e-13  # share of a variance below which nothing but rounding is left of it
+_SAME = 1e-11  # of a sum of costs: less is rounding
 _EXACT = 0.8  # of n: variables that the exact rule may take where n <= d
 _SUPPORT = 4.0  # over √n: correlations that count as such from the start
 _UPDATE = 4.5  # over √n: correlations left that are worth projecting out
@@ -199,7 +200,8 @@ def optimal_order(costs: NDArray[np.float64]) -> NDArray[np.int64]:
         for v in range(d):
             if s >> v & 1:
                 total = least[s ^ (1 << v)] + costs[v, s ^ (1 << v)]
-                if total < least[s]:
+                # What differs by rounding is the same, so that the first one is taken.
+                if total < least[s] - _SAME * abs(total):
                     least[s], last[s] = total, v
     order = np.empty(d, dtype=np.int64)
     s = 2**d - 1
@@ -308,14 +310,19 @@ def _above(rows, block, threshold, most, first, last):  # type: ignore[no-untype
         if count > most:
             size = np.abs(row)
             size[block[a]] = 0.0
-            limit = np.sort(size)[d - most - 1]
+            limit = np.sort(size)[d - most]
+        room = min(count, most)
+        for i in range(d):
+            room -= abs(row[i]) > limit and i != block[a]
         while total + min(count, d) > len(hits):
             hits = np.concatenate((hits, np.empty_like(hits)))
         begin = total
         for i in range(d):
-            if abs(row[i]) > limit and i != block[a]:
+            tied = limit > threshold and abs(row[i]) == limit and room > 0
+            if (abs(row[i]) > limit or tied) and i != block[a]:
                 hits[total] = i
                 total += 1
+                room -= tied
         counts[a - first] = total - begin
     return counts, hits[:total].copy()
 

@@ -127,7 +127,7 @@ def choose_lambda1(
 ) -> float:
     """Return the lambda1 whose arcs, refitted, have the least extended BIC on an order.
 
-    The path goes from the largest lambda1 that leaves an arc downwards in steps of a sixth of a
+    The path goes from the least lambda1 that leaves no arc downwards in steps of a sixth of a
     power of ten, each lasso started from the last one, and ends when the score has stopped
     falling.
 
@@ -156,7 +156,7 @@ def choose_lambda1(
     """
     penalty = arc_penalty(gram.n_samples, gram.d, gamma, factor)
     lambda1 = _largest(gram)
-    best, best_score, rises = lambda1, math.inf, 0
+    best, best_score, rises = lambda1, 0.0, 0  # no arcs: all variances are left
     weights: sp.csc_array | None = None
     for _ in range(_STEPS):
         lambda1 *= _RATIO
