@@ -44,3 +44,68 @@ def proximas(S, W, lambda1, lambda2, K):
         cyclic.append(W)
         acyclic.append(greedy_mas(W)[0])
     return cyclic, acyclic
+
+
+# ------------------------------------------------------------------ the extended BIC
+
+
+def bic_cost(X, v, parents, penalty):
+    """What v costs with these parents: n log of the share of its variance left, by lstsq."""
+    X = X - X.mean(axis=0)
+    total = X[:, v] @ X[:, v]
+    if total == 0:
+        return 0.0
+    P = X[:, list(parents)] / np.maximum(np.linalg.norm(X[:, list(parents)], axis=0), 1e-300)
+    residual = X[:, v] - P @ np.linalg.lstsq(P, X[:, v], rcond=None)[0]
+    return len(X) * np.log(max(residual @ residual / total, 1e-12)) + penalty * len(parents)
+
+
+def grow_shrink(X, v, allowed, start, penalty, most):
+    """Add the best of the allowed, else drop the worst of the parents, while the cost falls."""
+    parents = list(start)
+    while True:
+        now = bic_cost(X, v, parents, penalty)
+        more = [[*parents, u] for u in allowed if u not in parents and len(parents) < most]
+        less = [[p for p in parents if p != u] for u in parents]
+        for several in (more, less):
+            tried = [(bic_cost(X, v, one, penalty), one) for one in several]
+            best = min(tried, default=(now, parents))
+            if best[0] < now - 1e-7:
+                parents = best[1]
+                break
+        else:
+            return parents
+
+
+def walk(X, v, ahead, penalty, most):
+    """The parents of v when those ahead of it come one after the other."""
+    parents, seen = [], []
+    for u in ahead:
+        seen.append(u)
+        now, then = (bic_cost(X, v, p, penalty) for p in (parents, [*parents, u]))
+        if len(parents) < most and then < now - 1e-7:
+            parents = grow_shrink(X, v, seen, parents, penalty, most)
+    return parents
+
+
+def insertion_change(X, order, parents, near, v, place, penalty, most):
+    """How the BIC changes when v goes to a place of the order; ``near``: each one's candidates."""
+    rest = [u for u in order if u != v]
+    here = list(order).index(v)
+    cost = {w: bic_cost(X, w, parents[w], penalty) for w in order}
+    own = walk(X, v, [u for u in rest[:place] if u in near[v]], penalty, most)
+    change = bic_cost(X, v, own, penalty) - cost[v]
+    for w in rest[min(here, place) : max(here, place)]:
+        if w not in near[v]:
+            continue
+        allowed = [u for u in rest[: rest.index(w)] if u in near[w]]
+        start = [u for u in parents[w] if u != v]
+        if place < here:
+            if len(start) >= most or bic_cost(X, w, [*start, v], penalty) >= cost[w] - 1e-7:
+                continue
+            allowed, start = [*allowed, v], [*start, v]
+        elif v not in parents[w]:
+            continue
+        change += bic_cost(X, w, grow_shrink(X, w, allowed, start, penalty, most), penalty)
+        change -= cost[w]
+    return change

@@ -200,3 +200,90 @@ def test_covariance_instead_of_data():
 def test_threads_repeat_to_the_bit(n_jobs):
     first, second = (lasso.solve(make(n_jobs=n_jobs)[1], 0.1).weights for _ in range(2))
     assert first.data.tobytes() == second.data.tobytes()
+
+
+# ------------------------------------------------------------------ masks with few parents
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize("hold", [True, False])
+@pytest.mark.parametrize("ordered", [True, False])
+def test_masked_columns_equal_sklearn_on_either_path(ordered, hold, few, monkeypatch):
+    if not few:
+        monkeypatch.setattr(lasso, "_FEW", -1)
+    X, gram, dag = make(hold=hold, d=20)
+    allowed = np.random.default_rng(1).random((20, 20)) < 0.4
+    allowed[:, 3] = False  # a column without any
+    mask = sp.csc_array(allowed.astype(np.int8))
+    np.fill_diagonal(allowed, False)
+    if ordered:
+        rank = rank_of(dag.order)
+        allowed &= rank[:, None] < rank
+    fit = lasso.solve(
+        gram, 0.1, order=dag.order if ordered else None, mask=mask, start=dag.weights, tol=1e-12
+    )
+    assert fit.complete
+    W = fit.weights.toarray()
+    for j in range(20):
+        expected = sklearn_column(X, j, allowed[:, j], 0.1)
+        assert W[:, j] == pytest.approx(expected, abs=1e-6)
+        primal = dense_gap(X, W, j, allowed[:, j], 0.1)[0]
+        assert fit.objective[j] == pytest.approx(primal)
+        assert fit.gap[j] <= 1e-12 * primal
+
+
+@pytest.mark.parametrize("hold", [True, False])
+@pytest.mark.parametrize("tol", [1e-2, 1e-6])
+def test_few_parents_are_certified_like_many(hold, tol, monkeypatch):
+    """Both paths bound the same optimum from both sides, whatever they end with."""
+    _, gram, _ = make(d=60, k=4, n=300, seed=2, hold=hold)
+    mask = sp.csc_array((np.random.default_rng(0).random((60, 60)) < 0.7).astype(float))
+    few = lasso.solve(gram, 0.1, mask=mask, tol=tol)
+    monkeypatch.setattr(lasso, "_FEW", -1)
+    many = lasso.solve(gram, 0.1, mask=mask, tol=tol)
+    for fit in (few, many):
+        assert fit.complete
+        assert fit.objective.sum() == pytest.approx(objective.value(gram, fit.weights, 0.1))
+    slack = 1e-9 * few.objective
+    assert (few.objective - few.gap <= many.objective + slack).all()
+    assert (many.objective - many.gap <= few.objective + slack).all()
+
+
+@pytest.mark.filterwarnings("ignore::bigdag.errors.DataWarning")
+@pytest.mark.parametrize("hold", [True, False])
+def test_few_parents_with_constants_and_copies(hold):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 5))
+    X[:, 2], X[:, 1], X[:, 4] = X[:, 0] + 0.1 * X[:, 2], 3.0, X[:, 0]
+    mask = sp.csc_array(np.ones((5, 5)))
+    gram = Gram(as_dataset(X), hold=hold)
+    fit = lasso.solve(gram, 0.1, mask=mask, tol=1e-8)
+    W = fit.weights.toarray()
+    assert fit.complete
+    assert np.count_nonzero(W[1]) == np.count_nonzero(W[:, 1]) == np.trace(np.abs(W)) == 0
+    assert fit.objective[1] == 0
+    free = lasso.solve(gram, 0.1, tol=1e-8)
+    assert fit.objective == pytest.approx(free.objective, rel=1e-6)
+
+
+def test_few_parents_stop_and_columns():
+    _, gram, _ = make()
+    mask = sp.csc_array(np.ones((30, 30)))
+    stopped = lasso.solve(gram, 0.1, mask=mask, stop=lambda: True)
+    assert stopped.weights.nnz == 0
+    assert np.isinf(stopped.gap).all()
+    some = lasso.solve(gram, 0.1, mask=mask, columns=np.array([3, 7]), tol=1e-8)
+    assert np.isfinite(some.gap).sum() == 2
+    assert some.weights.toarray()[:, [3, 7]].any(axis=0).all()
+    assert not np.delete(some.weights.toarray(), [3, 7], axis=1).any()
+
+
+def test_entries_of_a_mask_that_are_zero_rule_an_arc_out():
+    _, gram, dag = make()
+    mask = sp.csc_array(dag.weights)
+    mask.data[:] = 1.0
+    mask.data[::2] = 0.0  # stored all the same
+    W = lasso.solve(gram, 0.1, mask=mask).weights.toarray()
+    assert not W[mask.toarray() == 0].any()
+    assert W.any()

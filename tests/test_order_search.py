@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
-from learner_contract import LearnerContract
+import itertools
+from functools import cache
 
-from bigdag import OrderSearch
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import Lasso
+
+from bigdag import OrderSearch, ProxiMAS, metrics, simulate
+from bigdag.acyclic import is_acyclic
+from bigdag.dag import DAG
+from bigdag.data import as_dataset
+from bigdag.errors import DataWarning, GraphError, ParameterError
+from bigdag.learners import order_moves
+from bigdag.learners.base import Run
+from bigdag.selection import arc_penalty
+
+from .learner_contract import LearnerContract, equation_1
+from .literal import bic_cost, insertion_change
+
+SCORES = ["least_squares", "bic"]
+SEEDS = st.integers(0, 2**31 - 1)
 
 
 class TestLeastSquares(LearnerContract):
@@ -13,3 +34,524 @@ class TestLeastSquares(LearnerContract):
 
 class TestBIC(LearnerContract):
     make = staticmethod(lambda: OrderSearch(score="bic"))
+
+
+def world(d, k, n, seed=0):
+    """Return a random model and raw samples of it."""
+    truth = simulate.random_dag(d, k, rng=seed)
+    return truth, simulate.sample(truth, n, rng=seed + 1)
+
+
+def arcs(weights):
+    return set(zip(*(index.tolist() for index in weights.tocoo().coords)))
+
+
+def lasso_cost(X, v, parents):
+    """Return a column's part of equation (1) at lambda1 = 0.1, by scikit-learn."""
+    X, parents = X - X.mean(axis=0), list(parents)
+    if not parents:
+        return float(X[:, v] @ X[:, v]) / (2 * len(X))
+    model = Lasso(alpha=0.1, fit_intercept=False, tol=1e-10, max_iter=10**5)
+    w = model.fit(X[:, parents], X[:, v]).coef_
+    return float(np.sum((X[:, v] - X[:, parents] @ w) ** 2) / (2 * len(X)) + 0.1 * np.abs(w).sum())
+
+
+def bic(X, W):
+    """Return the extended BIC of a graph's arcs, by lstsq."""
+    W = W.toarray() if sp.issparse(W) else np.asarray(W)
+    penalty = arc_penalty(*X.shape)
+    return sum(bic_cost(X, v, np.flatnonzero(W[:, v]).tolist(), penalty) for v in range(len(W)))
+
+
+def score_of(score, X, weights):
+    return bic(X, weights) if score == "bic" else equation_1(X, weights, 0.1)
+
+
+# ------------------------------------------------------------------ the optimum
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(("d", "seed"), [(2, 0), (4, 1), (5, 2), (6, 3)])
+def test_equation_1_is_the_least_of_all_orders(d, seed):
+    X = world(d, min(2, (d - 1) / 2), 40, seed)[1]
+    cost = cache(lambda v, ahead: lasso_cost(X, v, sorted(ahead)))
+    least = min(
+        sum(cost(v, frozenset(order[:i])) for i, v in enumerate(order))
+        for order in itertools.permutations(range(d))
+    )
+    model = OrderSearch(tol=1e-8).fit(X)
+    assert model.status_ == "converged"
+    assert model.score_ == model.objective_ == pytest.approx(least, rel=1e-6)
+
+
+@pytest.mark.parametrize(("d", "seed"), [(2, 0), (4, 1), (5, 2), (6, 3), (6, 4)])
+def test_bic_is_the_least_of_all_orders_and_parents(d, seed):
+    X = world(d, min(2, (d - 1) / 2), 40, seed)[1]
+    penalty = arc_penalty(40, d)
+
+    @cache
+    def cost(v, ahead):
+        subsets = itertools.chain.from_iterable(
+            itertools.combinations(sorted(ahead), size) for size in range(len(ahead) + 1)
+        )
+        return min(bic_cost(X, v, parents, penalty) for parents in subsets)
+
+    least = min(
+        sum(cost(v, frozenset(order[:i])) for i, v in enumerate(order))
+        for order in itertools.permutations(range(d))
+    )
+    model = OrderSearch(score="bic").fit(X)
+    assert model.status_ == "converged"
+    assert model.score_ == pytest.approx(least, abs=1e-6)
+    assert bic(X, model.weights_) == pytest.approx(least, abs=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("candidates", ["all", "correlated"])
+@pytest.mark.parametrize("seed", range(6))
+def test_no_swap_of_neighbours_lowers_equation_1(seed, candidates, monkeypatch):
+    monkeypatch.setattr(order_moves, "_EXACT", 0)
+    X = world(8, 2, 50, seed)[1]
+    rng = np.random.default_rng(seed)
+    start = DAG(np.zeros((8, 8)), order=rng.permutation(8))
+    model = OrderSearch(start=start, tol=1e-9, candidates=candidates, n_jobs=1)
+    run = Run(model, as_dataset(X))
+    search = order_moves.LeastSquaresSearch(model, run)
+    search.work()
+    mask = np.ones((8, 8)) if search.mask is None else search.mask.toarray()
+
+    def total(order):
+        return sum(
+            lasso_cost(X, v, [u for u in order[:i] if mask[u, v]]) for i, v in enumerate(order)
+        )
+
+    order = run.best_order.tolist()
+    least = total(order)
+    assert run.status == "converged"
+    assert run.best_objective == pytest.approx(least, rel=1e-6)
+    for i in range(7):
+        swapped = [*order[:i], order[i + 1], order[i], *order[i + 2 :]]
+        assert total(swapped) >= least * (1 - 1e-6)
+
+
+@settings(max_examples=25)
+@given(seed=SEEDS, k=st.sampled_from([1, 2, 3]), gamma=st.sampled_from([0.0, 0.5, 1.0]))
+def test_no_insertion_lowers_the_bic(seed, k, gamma):
+    X = world(8, k, 100, seed)[1]
+    model = OrderSearch(score="bic", gamma=gamma, n_jobs=1)
+    run = Run(model, as_dataset(X))
+    search = order_moves.InsertionSearch(model, run)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(order_moves, "_EXACT", 0)
+        search.work()
+    problem, state = search.problem, search.state
+    near = [set(a.tolist()) for a in np.split(problem.indices, problem.indptr[1:-1])]
+    parents = [p[:c].tolist() for p, c in zip(state.parents, state.counts)]
+    assert run.status == "converged"
+    for v in range(8):
+        for place in range(8):
+            change = insertion_change(
+                X, state.order, parents, near, v, place, problem.penalty, search.most
+            )
+            assert change > -1e-6
+        # Nor does any one parent more or less.
+        now = bic_cost(X, v, parents[v], problem.penalty)
+        ahead = state.order[: state.rank[v]].tolist()
+        others = [[*parents[v], u] for u in ahead if u not in parents[v]]
+        others += [[p for p in parents[v] if p != u] for u in parents[v]]
+        assert all(bic_cost(X, v, one, problem.penalty) > now - 1e-6 for one in others)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_local_searches_never_beat_the_exact_one(seed, monkeypatch):
+    X = world(8, 2, 60, seed)[1]
+    for score in SCORES:
+        exact = OrderSearch(score=score, tol=1e-8).fit(X).score_
+        with monkeypatch.context() as patch:
+            patch.setattr(order_moves, "_EXACT", 0)
+            local = OrderSearch(score=score, tol=1e-8, restarts=20, random_state=0).fit(X).score_
+        assert local >= exact - 1e-6 * abs(exact)
+        assert local <= exact + 0.02 * abs(exact)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_steps_never_raise_the_score(score):
+    X = world(40, 2, 100)[1]
+    seen = []
+
+    def note(state):
+        seen.append((state.phase, score_of(score, X, state.best())))
+
+    model = OrderSearch(score=score, callback=note, restarts=8, random_state=0).fit(X)
+    values = [value for _, value in seen]
+    assert all(b <= a + 1e-6 for a, b in itertools.pairwise(values))
+    assert model.score_ == pytest.approx(values[-1], rel=1e-9)
+    assert model.score_ < values[0]
+    assert {"start", "insertion"} <= {phase for phase, _ in seen}
+
+
+# ------------------------------------------------------------------ equivalence
+
+
+def orientations(skeleton):
+    """Yield all DAGs with these connected pairs, as 0/1 matrices."""
+    pairs = np.argwhere(np.triu(skeleton))
+    for flips in itertools.product([False, True], repeat=len(pairs)):
+        W = np.zeros(skeleton.shape)
+        for (i, j), flip in zip(pairs, flips):
+            W[(j, i) if flip else (i, j)] = 1
+        if is_acyclic(sp.csc_array(W)):
+            yield W
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_equivalent_dags_have_the_same_bic(seed):
+    """And those with the same skeleton that are not equivalent do not."""
+    X = world(5, 1.2, 60, seed)[1]
+    model = OrderSearch(score="bic", gamma=0.0, penalty=0.5).fit(X)
+    own = model.weights_.toarray() != 0
+    penalty = 0.5 * arc_penalty(60, 5, 0.0)
+    same = 0
+    for W in orientations(own | own.T):
+        score = sum(bic_cost(X, v, np.flatnonzero(W[:, v]).tolist(), penalty) for v in range(5))
+        if np.array_equal(metrics.cpdag(W).toarray(), model.cpdag_.toarray()):
+            same += 1
+            assert score == pytest.approx(model.score_, abs=1e-6)
+        else:
+            assert abs(score - model.score_) > 1e-6
+    undirected = model.cpdag_.multiply(model.cpdag_.T).nnz // 2
+    assert same > 0
+    assert (same > 1) == (undirected > 0)
+
+
+@pytest.mark.parametrize("threshold", [None, "auto", 0.5])
+def test_arcs_that_data_cannot_direct_are_marked(threshold):
+    X = world(30, 1, 200)[1]
+    model = OrderSearch(score="bic", threshold=threshold).fit(X)
+    assert np.array_equal(model.cpdag_.toarray(), metrics.cpdag(model.dag_).toarray())
+    assert model.cpdag_.dtype == np.int8
+    both = model.cpdag_.toarray() * model.cpdag_.toarray().T
+    table = model.dag_.edges()
+    place = {name: i for i, name in enumerate(model.dag_.names)}
+    marks = {(place[a], place[b]): mark for a, b, _, mark in table.itertuples(index=False)}
+    assert set(marks) == arcs(model.weights_)
+    assert set(marks.values()) == {"--", "->"}
+    for (i, j), mark in marks.items():
+        assert model.cpdag_[i, j] == 1
+        assert (mark == "--") == bool(both[i, j])
+    assert arcs(model.dag_.reversible) == {pair for pair, mark in marks.items() if mark == "--"}
+    assert "direction" not in OrderSearch().fit(X).dag_.edges()
+
+
+# ------------------------------------------------------------------ units, labels, threads
+
+
+@settings(max_examples=12)
+@given(seed=SEEDS, d=st.sampled_from([6, 12, 30]), n=st.sampled_from([25, 100]))
+def test_units_do_not_change_the_bic_answer(seed, d, n):
+    X = world(d, 1.5, n, seed)[1]
+    rng = np.random.default_rng(seed)
+    scale = 10.0 ** rng.uniform(-6, 6, size=d)
+    one, other = (
+        OrderSearch(score="bic", restarts=4, random_state=0).fit(Y) for Y in (X, X * scale)
+    )
+    assert np.array_equal(one.order_, other.order_)
+    assert arcs(one.weights_) == arcs(other.weights_)
+    assert arcs(one.cpdag_) == arcs(other.cpdag_)
+    assert other.score_ == pytest.approx(one.score_, abs=1e-5)
+    back = other.weights_.toarray() * scale[:, None] / scale
+    assert back == pytest.approx(one.weights_.toarray(), rel=1e-6, abs=1e-9)
+
+
+@settings(max_examples=10)
+@given(seed=SEEDS, d=st.sampled_from([7, 12, 30]), score=st.sampled_from(SCORES))
+def test_the_order_of_the_columns_does_not_matter(seed, d, score):
+    X = world(d, 1.5, 100, seed)[1]
+    shuffle = np.random.default_rng(seed).permutation(d)
+    one, other = (OrderSearch(score=score, tol=1e-8).fit(Y) for Y in (X, X[:, shuffle]))
+    assert other.score_ == pytest.approx(one.score_, rel=1e-6)
+    back = np.empty((d, d))
+    back[np.ix_(shuffle, shuffle)] = other.weights_.toarray()
+    if score == "bic":
+        pattern = np.empty((d, d))
+        pattern[np.ix_(shuffle, shuffle)] = other.cpdag_.toarray()
+        assert np.array_equal(pattern, one.cpdag_.toarray())
+    if score == "least_squares" or d > 8:  # of equivalent DAGs enumeration takes the first
+        assert back == pytest.approx(one.weights_.toarray(), abs=1e-3)
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize(("d", "n"), [(60, 300), (80, 30)])
+def test_the_number_of_threads_does_not_matter(score, d, n):
+    X = world(d, 1.5, n)[1]
+    one, other = (
+        OrderSearch(score=score, restarts=6, random_state=3, n_jobs=jobs).fit(X) for jobs in (1, 2)
+    )
+    assert np.array_equal(one.order_, other.order_)
+    assert arcs(one.weights_) == arcs(other.weights_)
+    assert other.score_ == pytest.approx(one.score_, rel=1e-9)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_correlations_not_held_give_the_same_answer(score, monkeypatch):
+    X = world(40, 2, 100)[1]
+    held = OrderSearch(score=score, start="variance", tol=1e-8).fit(X)
+    monkeypatch.setattr(OrderSearch, "_hold", lambda self, data: False)
+    other = OrderSearch(score=score, start="variance", tol=1e-8).fit(X)
+    assert arcs(held.weights_) == arcs(other.weights_)
+    assert other.score_ == pytest.approx(held.score_, rel=1e-6)
+
+
+# ------------------------------------------------------------------ odd data
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("n", [3, 15, 200])
+@pytest.mark.parametrize("d", [6, 40])
+def test_constant_copied_and_collinear_columns(score, n, d):
+    X = world(d, 1, n)[1]
+    X[:, 1], X[:, 3], X[:, 5] = 4.0, -1e3 * X[:, 0], X[:, 2] + X[:, 4]
+    with pytest.warns(DataWarning):
+        model = OrderSearch(score=score, restarts=2, random_state=0).fit(X)
+    W = model.weights_.toarray()
+    assert model.status_ == "converged"
+    assert np.isfinite(W).all()
+    assert not W[1].any()
+    assert not W[:, 1].any()
+    assert np.isfinite(model.score_)
+    assert model.score_ <= score_of(score, X, np.zeros((d, d))) + 1e-9
+    if score == "bic":
+        assert not (W[0].astype(bool) & W[3].astype(bool)).any()  # one of the two is enough
+        assert (W != 0).sum(axis=0).max() <= max(1, n // 3)
+    else:
+        assert model.objective_ == pytest.approx(equation_1(X, W, 0.1), rel=1e-9)
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize(("n", "d"), [(3, 20), (20, 60), (2, 12)])
+def test_fewer_samples_than_variables(score, n, d):
+    X = world(d, 1, n)[1]
+    model = OrderSearch(score=score).fit(X)
+    assert model.status_ == "converged"
+    assert model.score_ == pytest.approx(score_of(score, X, model.weights_), rel=1e-6)
+
+
+def test_independent_noise_has_no_arcs():
+    X = np.random.default_rng(0).normal(size=(500, 30)) * np.logspace(-3, 3, 30)
+    assert OrderSearch(score="bic").fit(X).weights_.nnz == 0
+    unit = X / X.std(axis=0)
+    assert OrderSearch(lambda1="bic").fit(unit).weights_.nnz == 0
+    assert OrderSearch(lambda1=0.01, threshold="auto").fit(unit).weights_.nnz <= 1
+
+
+# ------------------------------------------------------------------ when it ends early
+
+
+def interrupt(state):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("steps", [1, 2, 3])
+@pytest.mark.parametrize("how", ["stop", "interrupt", "max_iter"])
+def test_an_early_end_is_no_worse_than_the_start(score, steps, how):
+    truth, X = world(40, 2, 100)
+    begun = []
+
+    def end(state):
+        begun.append(score_of(score, X, state.best()))
+        if state.iteration >= steps and how == "interrupt":
+            raise KeyboardInterrupt
+        return how == "stop" and state.iteration >= steps
+
+    model = OrderSearch(score=score, start=truth, callback=end, restarts=None, time_limit=20)
+    model.set_params(max_iter=steps if how == "max_iter" else None).fit(X)
+    assert model.status_ == ("max_iter" if how == "max_iter" else "interrupted")
+    assert model.n_iter_ == steps
+    assert is_acyclic(model.weights_)
+    assert model.score_ <= begun[0] + 1e-6
+    assert model.score_ == pytest.approx(score_of(score, X, model.weights_), rel=1e-9)
+    if score == "bic":
+        assert np.array_equal(model.cpdag_.toarray(), metrics.cpdag(model.dag_).toarray())
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("checks", [0, 1, 2, 3, 5, 8, 13, 21])
+def test_a_deadline_anywhere_gives_a_valid_dag(score, checks, monkeypatch):
+    """The clock is one that runs out at the so-manieth look at it, in the middle of anything."""
+    X = world(40, 2, 100)[1]
+    looks = [0]
+
+    def out_of_time(self):
+        looks[0] += 1
+        if looks[0] > checks:
+            self.status = "time_limit"
+            return True
+        return False
+
+    warm = ProxiMAS().fit(X).dag_
+    monkeypatch.setattr(Run, "out_of_time", out_of_time)
+    model = OrderSearch(score=score, warm_start_dag=warm, restarts=None, time_limit=60).fit(X)
+    assert model.status_ == "time_limit"
+    assert is_acyclic(model.weights_)
+    assert model.score_ == pytest.approx(score_of(score, X, model.weights_), rel=1e-9)
+    assert model.score_ <= score_of(score, X, np.zeros((40, 40)))
+    if score == "least_squares":
+        assert model.score_ <= equation_1(X, warm.weights, 0.1) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_an_interrupted_answer_is_cut_too(score):
+    X = world(40, 2, 100)[1]
+    model = OrderSearch(score=score, threshold=0.7, callback=interrupt).fit(X)
+    assert model.status_ == "interrupted"
+    assert np.abs(model.weights_.data).min() > 0.7
+
+
+def test_restarts_without_an_end_are_refused_before_the_work():
+    with pytest.raises(ParameterError, match="time_limit=None"):
+        OrderSearch(score="bic", restarts=None).fit(world(6, 1, 50)[1])
+    model = OrderSearch(score="bic", restarts=None, time_limit=0.3).fit(world(20, 1, 50)[1])
+    assert model.status_ == "time_limit"
+
+
+# ------------------------------------------------------------------ where it begins
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_starts(score):
+    truth, X = world(30, 2, 200)
+    words = ["least_variance", "variance", "r2", "proximas"]
+    for start in [*words, truth, truth.weights, [truth, "r2"], ("variance", "auto")]:
+        model = OrderSearch(score=score, start=start).fit(X)
+        assert model.status_ == "converged"
+        many = len(start) if isinstance(start, list | tuple) else 1
+        begun = (model.history_.phase == "start").sum() - 1  # the first row is the empty graph
+        assert begun == (many if score == "least_squares" else 1)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_of_several_starts_the_best_is_taken(score):
+    X = world(30, 2, 200)[1]
+    words = ["variance", "r2", "least_variance"]
+    each = [OrderSearch(score=score, start=one, max_iter=1).fit(X).score_ for one in words]
+    both = OrderSearch(score=score, start=words, max_iter=3 if score == "least_squares" else 1)
+    assert both.fit(X).score_ == pytest.approx(min(each), rel=1e-4)
+
+
+def test_search_from_the_answer_of_another_learner():
+    X = world(60, 2, 300)[1]
+    first = ProxiMAS().fit(X)
+    model = OrderSearch(start=first.dag_).fit(X)
+    assert model.objective_ <= first.objective_ * (1 + 1e-6)
+
+
+def test_starts_that_are_refused():
+    X = world(12, 1, 50)[1]
+    for bad in ("nonsense", [], ["variance", 3], None, 7):
+        with pytest.raises(ParameterError, match="start must be"):
+            OrderSearch(start=bad).fit(X)
+    with pytest.raises(GraphError, match="shape"):
+        OrderSearch(start=simulate.random_dag(5, 1, rng=0)).fit(X)
+
+
+# ------------------------------------------------------------------ what the data choose
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("options", [{"lambda1": "bic"}, {"threshold": "auto"}, {"threshold": 0.4}])
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_choices_repeat(score, options, jobs):
+    X = world(30, 2, 150)[1]
+    one, other = (
+        OrderSearch(score=score, restarts=5, random_state=7, n_jobs=jobs, **options).fit(X)
+        for _ in range(2)
+    )
+    assert one.weights_.data.tobytes() == other.weights_.data.tobytes()
+    assert np.array_equal(one.order_, other.order_)
+    assert one.lambda1_ == other.lambda1_
+    assert one.score_ == other.score_
+
+
+def test_auto_threshold_keeps_the_arcs_that_are_worth_it():
+    truth, X = world(50, 2, 500)
+    whole, cut = (OrderSearch(threshold=t).fit(X) for t in (None, "auto"))
+    assert arcs(cut.weights_) < arcs(whole.weights_)
+    assert bic(X, cut.weights_) < bic(X, whole.weights_)
+    penalty = arc_penalty(500, 50)
+    for v, column in enumerate(cut.weights_.toarray().T):
+        parents = np.flatnonzero(column).tolist()
+        now = bic_cost(X, v, parents, penalty)
+        for u in parents:
+            assert bic_cost(X, v, [p for p in parents if p != u], penalty) > now - 1e-6
+    f1 = [metrics.arc_metrics(m.dag_, truth).f1 for m in (whole, cut)]
+    assert f1[1] > max(f1[0], 0.9)
+
+
+def test_lambda1_from_the_data():
+    truth, X = world(50, 2, 500)
+    model = OrderSearch(lambda1="bic").fit(X)
+    assert 0 < model.lambda1_ < 1e3
+    expected = equation_1(X, model.weights_, model.lambda1_)
+    assert model.objective_ == pytest.approx(expected, rel=1e-9)
+    assert metrics.average_precision(model.dag_, truth) > 0.95
+    thousand = OrderSearch(lambda1="bic").fit(1e3 * X)
+    assert thousand.lambda1_ == pytest.approx(1e6 * model.lambda1_, rel=1e-6)
+    assert arcs(thousand.weights_) == arcs(model.weights_)
+
+
+def test_restarts_only_help():
+    X = simulate.standardise(world(40, 3, 150)[1])
+    scores = [
+        OrderSearch(score="bic", restarts=count, random_state=0).fit(X).score_
+        for count in (0, 4, 40)
+    ]
+    assert scores[2] <= scores[1] <= scores[0]
+    assert scores[2] < scores[0]
+    other = OrderSearch(score="bic", restarts=4, random_state=1).fit(X)
+    assert other.score_ <= scores[0]
+
+
+def test_a_dearer_arc_is_rarer():
+    X = world(40, 2, 200)[1]
+    counts = [
+        OrderSearch(score="bic", gamma=gamma, penalty=penalty).fit(X).weights_.nnz
+        for gamma, penalty in [(0.0, 0.5), (0.0, 1.0), (1.0, 1.0), (1.0, 4.0), (1.0, 1e6)]
+    ]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] > counts[3] > counts[4] == 0
+
+
+# ------------------------------------------------------------------ how well it finds the truth
+
+
+def directed_f1(found, truth):
+    """Return F1 of the directed arcs of two CPDAGs, as 0/1 matrices with edges both ways."""
+    found, truth = (G.astype(bool) & ~G.astype(bool).T for G in (found, truth))
+    return 2 * (found & truth).sum() / max(1, found.sum() + truth.sum())
+
+
+def test_directed_arcs_against_flop():
+    flopsearch = pytest.importorskip("flopsearch")
+    ours, theirs = [], []
+    for seed in range(3):
+        truth, X = world(100, 2, 1000, seed)
+        X = simulate.standardise(X)
+        pattern = metrics.cpdag(truth).toarray()
+        ours.append(directed_f1(OrderSearch(score="bic").fit(X).cpdag_.toarray(), pattern))
+        other = flopsearch.flop(X, 2.0, restarts=0) > 0
+        theirs.append(directed_f1(other, pattern))
+    assert np.mean(ours) >= np.mean(theirs) - 0.02
+    assert np.mean(ours) > 0.8
+
+
+@pytest.mark.parametrize(("k", "reach"), [(1, 0.99), (2, 0.98)])
+def test_average_precision_on_raw_data(k, reach):
+    found = []
+    for seed in range(3):
+        truth, X = world(100, k, 1000, seed)
+        model = OrderSearch().fit(X)
+        found.append(metrics.average_precision(model.dag_, truth))
+        on_truth = OrderSearch(start=truth, max_iter=1).fit(X)
+        assert model.objective_ <= 1.005 * on_truth.objective_
+    assert np.mean(found) >= reach

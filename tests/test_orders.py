@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -148,3 +150,51 @@ def test_least_variance_finds_the_order_of_equal_noises(d, k, n, at_most):
     wrong = metrics.order_errors(orders.least_variance_order(gram_of(X)), truth)
     assert wrong <= at_most
     assert wrong < 0.5 * metrics.order_errors(orders.variance_order(gram_of(X)), truth)
+
+
+# ------------------------------------------------------------------ lists and exact orders
+
+
+@pytest.mark.parametrize("hold", [True, False])
+@pytest.mark.parametrize("most", [1, 3, 100])
+def test_correlated_are_the_strongest_above_the_threshold(hold, most):
+    X = world(30, 2, 80)[1]
+    R = np.abs(np.corrcoef(X, rowvar=False)) - np.eye(30)
+    indptr, indices = orders.correlated(gram_of(X, hold=hold), 0.3, most)
+    assert indptr.dtype == np.int64
+    assert indices.dtype == np.int32
+    assert len(indptr) == 31
+    for v in range(30):
+        strongest = np.argsort(-R[v])[:most]
+        expected = sorted(u for u in strongest if R[v, u] > 0.3)
+        assert indices[indptr[v] : indptr[v + 1]].tolist() == expected
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_correlated_grow_past_their_first_room(n_jobs):
+    X = np.random.default_rng(0).normal(size=(40, 200))
+    indptr, indices = orders.correlated(Gram(as_dataset(X), n_jobs=n_jobs), 0.0)
+    assert np.array_equal(np.diff(indptr), np.full(200, 199))
+    assert indices[:199].tolist() == list(range(1, 200))
+
+
+def test_correlated_of_copies_keep_the_cap():
+    X = np.random.default_rng(0).normal(size=(40, 8))
+    X[:, 1:6] = X[:, :1]
+    indptr, indices = orders.correlated(gram_of(X), 0.5, 3)
+    assert (np.diff(indptr)[:6] == 3).all()
+    assert (np.diff(indptr)[6:] == 0).all()
+    for v in range(6):
+        assert v not in indices[indptr[v] : indptr[v + 1]]
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 2**32 - 1), d=st.integers(1, 5))
+def test_optimal_order_beats_every_permutation(seed, d):
+    costs = np.random.default_rng(seed).normal(size=(d, 2**d))
+
+    def total(order):
+        return sum(costs[v, sum(1 << u for u in order[:i])] for i, v in enumerate(order))
+
+    found = orders.optimal_order(costs).tolist()
+    assert total(found) == pytest.approx(min(map(total, itertools.permutations(range(d)))))
