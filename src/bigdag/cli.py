@@ -279,15 +279,23 @@ def fit(
         _print_json(report)
     elif not quiet:
         display.show_fit(report)
-    if found.failed:
-        display.show_error(f"The fit {found.failed}. The best DAG so far was written to {out}.")
-        raise typer.Exit(1)
-    if agreement is not None and agreement["status"] in ("interrupted", "diverged"):
+    _fail_if(found.failed, agreement, out)
+
+
+def _fail_if(failed: str | None, agreement: dict[str, Any] | None, out: Path) -> None:
+    """End with exit code 1 if a fit was interrupted or has diverged; its DAG is written."""
+    from bigdag import cli_display as display
+
+    if failed:
+        display.show_error(f"The fit {failed}. The best DAG so far was written to {out}.")
+    elif agreement is not None and agreement["status"] in ("interrupted", "diverged"):
         display.show_error(
             f"The second fit of --check-units ended early ({agreement['status']}). The DAG of the "
             f"first one was written to {out}."
         )
-        raise typer.Exit(1)
+    else:
+        return
+    raise typer.Exit(1)
 
 
 def _present(**values: Any) -> dict[str, Any]:
