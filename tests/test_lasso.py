@@ -211,7 +211,7 @@ def test_threads_repeat_to_the_bit(n_jobs):
 @pytest.mark.parametrize("ordered", [True, False])
 def test_masked_columns_equal_sklearn_on_either_path(ordered, hold, few, monkeypatch):
     if not few:
-        monkeypatch.setattr(lasso, "_FEW", -1)
+        monkeypatch.setattr(lasso, "FEW", -1)
     X, gram, dag = make(hold=hold, d=20)
     allowed = np.random.default_rng(1).random((20, 20)) < 0.4
     allowed[:, 3] = False  # a column without any
@@ -240,7 +240,7 @@ def test_few_parents_are_certified_like_many(hold, tol, monkeypatch):
     _, gram, _ = make(d=60, k=4, n=300, seed=2, hold=hold)
     mask = sp.csc_array((np.random.default_rng(0).random((60, 60)) < 0.7).astype(float))
     few = lasso.solve(gram, 0.1, mask=mask, tol=tol)
-    monkeypatch.setattr(lasso, "_FEW", -1)
+    monkeypatch.setattr(lasso, "FEW", -1)
     many = lasso.solve(gram, 0.1, mask=mask, tol=tol)
     for fit in (few, many):
         assert fit.complete

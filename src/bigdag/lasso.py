@@ -39,7 +39,7 @@ _FIRST = 24  # parents a working set begins with
 _MAX_ROUNDS = 60
 _LEAST_PENALTY = 1e-10  # on the correlation scale
 _POLLED = 32  # columns a thread solves between two looks at the clock
-_FEW = 256  # parents in a mask that are a working set as they are
+FEW = 256  # parents in a mask that are a working set as they are
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class _Problem:
         if self.mask is not None and not self.mask.data.all():
             self.mask = self.mask.copy()
             self.mask.eliminate_zeros()
-        self.few = self.mask is not None and np.diff(self.mask.indptr).max(initial=0) <= _FEW
+        self.few = self.mask is not None and np.diff(self.mask.indptr).max(initial=0) <= FEW
 
     def allowed(self, block: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which parents each column of the block may use (k, d)."""

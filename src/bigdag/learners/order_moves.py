@@ -31,8 +31,6 @@ __all__ = ["InsertionSearch", "LeastSquaresSearch"]
 _CORRELATED = 4.0  # over √n: correlations that make a candidate parent beyond
 _FEW = 200  # candidates of a variable then
 _LET_IN = 10  # more of them at a time, where the residuals say so
-_WIDENINGS = 5  # times
-_FEW_MISSED = 0.001  # of the variables: fewer new candidates than that end it
 _ENOUGH = 1e-4  # of equation (1): what a round of insertions must gain for another round
 _CANDIDATES = 512  # of a variable in the BIC search, at the most
 _PARENTS = 256  # of a variable, at the most
@@ -64,9 +62,11 @@ class LeastSquaresSearch:
             limit = _CORRELATED / np.sqrt(gram.n_samples)
             support = orders.correlated(gram, limit, _FEW)
             indptr, indices = support
-            shape = (gram.d, gram.d)
-            data = np.ones(len(indices), dtype=np.int8)
-            self.mask = sp.csc_array((data, indices.astype(np.int64), indptr), shape=shape)
+            dense = learner.candidates == "auto" and len(indices) > _FEW / 2 * gram.d
+            if not dense:  # else the strongest correlations need not hold the parents
+                shape = (gram.d, gram.d)
+                data = np.ones(len(indices), dtype=np.int8)
+                self.mask = sp.csc_array((data, indices.astype(np.int64), indptr), shape=shape)
         found = learner._orders(run, ["least_variance"], support)
         if isinstance(learner.lambda1, str):
             run.lambda1 = choose_lambda1(
@@ -84,9 +84,8 @@ class LeastSquaresSearch:
             if best is None or tried.value < best.value:
                 best = tried
         assert best is not None
-        for _ in range(_WIDENINGS):
-            if not self._widen(best):
-                break
+        columns = np.arange(gram.d)
+        while len(columns := self._widen(best, columns)):
             best = self._arranged(best.order, best.weights)
             if self._note("start", best):
                 return
@@ -100,36 +99,37 @@ class LeastSquaresSearch:
             stop=run.out_of_time,
         )  # fmt: skip
 
-    def _widen(self, arrangement: Arrangement) -> bool:
+    def _widen(self, arrangement: Arrangement, columns: NDArray[np.int64]) -> NDArray[np.int64]:
         """Let in what is correlated with the residuals, though not with the variables themselves.
 
-        Tells whether that was more than a few.
+        Returns which of the columns have new candidates.
         """
         if self.mask is None:
-            return False
+            return columns[:0]
         gram, rank = self.run.gram, rank_of(arrangement.order)
         B = on_correlation_scale(gram, arrangement.weights)
         share = 2 * losses(gram, arrangement.weights) * gram.inverse_sd**2  # of the variances
         limit = _CORRELATED / np.sqrt(gram.n_samples) * np.sqrt(np.maximum(share, 0.0))
+        lists = (self.mask.indptr.astype(np.int64), self.mask.indices.astype(np.int64))
         found = []
-        for block in gram.blocks(np.arange(gram.d)):
+        for block in gram.blocks(columns):
             part = sp.csc_array(B[:, block])
             left = gram.residual_rows(
                 block, part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data
             )
-            lists = (self.mask.indptr.astype(np.int64), self.mask.indices.astype(np.int64))
             work = partial(_outside, left, block, rank, limit, *lists, _LET_IN)
             found += [pair for piece in gram.each(work, len(block)) for pair in piece]
             if self.run.out_of_time():
-                return False
+                return columns[:0]
         if not found:
-            return False
+            return columns[:0]
         sources, targets = np.array(found, dtype=np.int64).T
         more = sp.coo_array(
             (np.ones(len(found), dtype=np.int8), (sources, targets)), shape=self.mask.shape
         )
         self.mask = sp.csc_array(self.mask + sp.csc_array(more))
-        return len(found) > _FEW_MISSED * gram.d
+        room = np.diff(self.mask.indptr) <= lasso.FEW - _LET_IN
+        return np.intersect1d(columns[room[columns]], targets)
 
     def _note(self, phase: str, arrangement: Arrangement) -> bool:
         weights, run = arrangement.weights, self.run
