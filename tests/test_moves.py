@@ -148,6 +148,24 @@ def test_swaps_that_are_left_out_change_nothing(seed, masked, hold):
             assert swapped == pytest.approx(costs, rel=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_swaps_end_where_no_swap_gains(seed):
+    """Refused swaps are not tried again while nothing near them changes, and that misses none."""
+    X, _, arrangement = make(seed, d=10, k=3)
+    idle = 0
+    for turn in range(200):
+        moves = arrangement.swaps(turn % 2)
+        idle = 0 if len(moves) and arrangement.attempt(moves).any() else idle + 1
+        if idle == 2:
+            break
+    assert idle == 2
+    assert not len(arrangement.swaps(0)) + len(arrangement.swaps(1))
+    value = order_costs(X, arrangement.order).sum()
+    for new in range(9):
+        swapped = order_costs(X, moved(arrangement.order, new + 1, new)).sum()
+        assert swapped >= value * (1 - 1e-6)
+
+
 def test_a_full_mask_is_no_mask():
     X, _, free = make(3, d=20, n=100)
     full = sp.csc_array(np.ones((20, 20), dtype=np.int8))

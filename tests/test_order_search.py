@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import Lasso
 
@@ -134,8 +134,12 @@ def test_no_swap_of_neighbours_lowers_equation_1(seed, candidates, monkeypatch):
         assert total(swapped) >= least * (1 - 1e-6)
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(seed=SEEDS, k=st.sampled_from([1, 2, 3]), gamma=st.sampled_from([0.0, 0.5, 1.0]))
+@example(seed=34, k=2, gamma=1.0)  # an insertion that only a whole round finds
+@example(seed=14, k=2, gamma=0.5)
+@example(seed=3, k=3, gamma=0.0)
+@example(seed=3000, k=3, gamma=0.0)  # a parent from outside the candidates
 def test_no_insertion_lowers_the_bic(seed, k, gamma):
     X = world(8, k, 100, seed)[1]
     model = OrderSearch(score="bic", gamma=gamma, n_jobs=1)
@@ -248,6 +252,8 @@ def test_arcs_that_data_cannot_direct_are_marked(threshold):
 
 @settings(max_examples=12)
 @given(seed=SEEDS, d=st.sampled_from([6, 12, 30]), n=st.sampled_from([25, 100]))
+@example(seed=1, d=6, n=100)  # equivalent orders, told apart by rounding
+@example(seed=0, d=12, n=25)
 def test_units_do_not_change_the_bic_answer(seed, d, n):
     X = world(d, 1.5, n, seed)[1]
     rng = np.random.default_rng(seed)
