@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigdag import insertion
+from bigdag import insertion, regression
 from bigdag.data import as_dataset
 from bigdag.errors import DataWarning
 from bigdag.gram import Gram
@@ -68,19 +68,19 @@ def test_factor_updates_equal_fresh_regressions(seed, held, data):
     """Whatever is added and taken out, all that is kept up is that of the present parents."""
     case = Case(seed, d=9, most=6, held=held)
     Z = (case.X - case.X.mean(axis=0)) / np.linalg.norm(case.X - case.X.mean(axis=0), axis=0)
-    desk = insertion._desk(8, 6)
+    desk = regression.new_desk(8, 6)
     desk.names[:] = np.arange(8)  # the regressed variable is the last
-    insertion._clear(case.problem, desk, 8, 8)
+    regression.clear(case.problem, desk, 8, 8)
     parents, share = [], 1.0
     for _ in range(12):
         out = [i for i in range(8) if i not in parents] if len(parents) < 6 else []
         actions = [("add", i) for i in out] + [("cut", p) for p in parents]
         action = data.draw(st.sampled_from(actions))
         if action[0] == "add":
-            share -= insertion._add(case.problem, desk, 8, len(parents), action[1])
+            share -= regression.add(case.problem, desk, 8, len(parents), action[1])
             parents.append(action[1])
         else:
-            share += insertion._remove(desk, 8, len(parents), parents.index(action[1]))
+            share += regression.remove(desk, 8, len(parents), parents.index(action[1]))
             parents.remove(action[1])
         size = len(parents)
         assert desk.chosen[:size].tolist() == parents
@@ -112,11 +112,11 @@ def test_parents_are_grown_and_shrunk(seed, held, sparse):
 @given(seed=SEEDS, sparse=st.booleans())
 def test_gain_of_one_more_parent(seed, sparse):
     case = Case(seed, sparse=sparse)
-    desk = insertion._desk(case.d, case.most)
+    desk = regression.new_desk(case.d, case.most)
     for w, parents in enumerate(case.parents()):
         for v in set(range(case.d)) - {w, *parents}:
             now, then = (bic_cost(case.X, w, p, case.penalty) for p in (parents, [*parents, v]))
-            gain = insertion._gain_of(case.problem, desk, case.state, w, v)
+            gain = insertion._gain_through(case.problem, desk, case.state, w, v)
             assert gain == pytest.approx(now - then, abs=1e-6)
 
 
@@ -130,7 +130,7 @@ def test_every_place_of_every_variable(seed, held, sparse):
     case = Case(seed, d=7, held=held, sparse=sparse)
     state = case.state
     insertion.descend(case.problem, state, 4)  # some moves from a random order
-    desk, move = insertion._desk(7, case.most), insertion._move(7, case.most)
+    desk, move = regression.new_desk(7, case.most), insertion._move(7, case.most)
     for v in range(7):
         m, here = insertion._look(case.problem, desk, state, move, v)
         assert sorted(move.names[:m]) == sorted(case.near[v])

@@ -39,6 +39,7 @@ LAYERS = [
         "moves",
         "orders",
         "plot",
+        "regression",
         "selection",
         "simulate",
         "sortability",

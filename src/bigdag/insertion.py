@@ -22,6 +22,17 @@ import numba
 import numpy as np
 
 from bigdag.gram import correlation
+from bigdag.regression import (
+    COLLINEAR,
+    GAIN,
+    Problem,
+    add,
+    clear,
+    cost,
+    gain_of,
+    new_desk,
+    settle,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,35 +48,6 @@ __all__ = [
     "prune",
     "shake",
 ]
-
-_GAIN = 1e-7  # in the units of the score; less is rounding
-_COLLINEAR = 1e-9  # share of a variance left, below which a variable is a copy of the parents
-_NOTHING = 1e-12  # share of a variance left that counts as nothing left
-
-
-class Problem(NamedTuple):
-    """What a search is about; nothing in it changes.
-
-    Attributes
-    ----------
-    source : ndarray
-        The correlations (d, d), or the data as rows of unit length (d, n).
-    held : bool
-        Which of the two.
-    n : float
-        Samples.
-    penalty : float
-        What a parent costs.
-    indptr, indices : ndarray
-        Each variable's candidates, compressed. If u is a candidate of v, then v is one of u.
-    """
-
-    source: NDArray[np.float64]
-    held: bool
-    n: float
-    penalty: float
-    indptr: NDArray[np.int64]
-    indices: NDArray[np.int32]
 
 
 class State(NamedTuple):
@@ -115,40 +97,6 @@ def begin(order: NDArray[np.integer], most: int) -> State:
     )  # fmt: skip
 
 
-class _Desk(NamedTuple):
-    """Room for one regression on up to ``width`` candidates.
-
-    ``num`` and ``den`` hold each candidate's covariance with the residual and its own variance
-    given the parents; R is the triangular factor of the parents' correlations, G its inverse; Y
-    and y are the candidates and the variable in terms of the factor; b the coefficients and
-    ``inverse`` the diagonal of (RᵀR)⁻¹.
-    """
-
-    names: Any
-    allowed: Any
-    member: Any
-    num: Any
-    den: Any
-    R: Any
-    G: Any
-    Y: Any
-    y: Any
-    b: Any
-    inverse: Any
-    chosen: Any
-
-
-@numba.njit(cache=True, nogil=True)
-def _desk(width, most):  # type: ignore[no-untyped-def]
-    side = most + 1
-    return _Desk(
-        np.empty(width, dtype=np.int64), np.zeros(width, dtype=np.bool_),
-        np.zeros(width, dtype=np.bool_), np.empty(width), np.empty(width),
-        np.zeros((side, side)), np.zeros((side, side)), np.empty((side, width)),
-        np.empty(side), np.empty(side), np.empty(side), np.empty(side, dtype=np.int64),
-    )  # fmt: skip
-
-
 @numba.njit(cache=True, nogil=True)
 def _width(problem):  # type: ignore[no-untyped-def]
     width = 1
@@ -157,140 +105,7 @@ def _width(problem):  # type: ignore[no-untyped-def]
     return width
 
 
-# ------------------------------------------------------------------ one regression
-
-
-@numba.njit(cache=True, nogil=True)
-def _cost(problem, share):  # type: ignore[no-untyped-def]
-    """Return what a residual costs."""
-    return problem.n * np.log(max(share, _NOTHING))
-
-
-@numba.njit(cache=True, nogil=True)
-def _gain(problem, share, num, den):  # type: ignore[no-untyped-def]
-    """Return what v gains by one more parent."""
-    if den <= _COLLINEAR:
-        return -np.inf
-    left = share - num * num / den
-    return _cost(problem, share) - _cost(problem, left) - problem.penalty
-
-
-@numba.njit(cache=True, nogil=True)
-def _clear(problem, desk, v, m):  # type: ignore[no-untyped-def]
-    """Set up the regression of v on nothing, with the first m names to choose from."""
-    for i in range(m):
-        desk.num[i] = correlation(problem.source, problem.held, v, desk.names[i])
-        desk.den[i] = 1.0
-        desk.member[i] = False
-
-
-@numba.njit(cache=True, nogil=True)
-def _extend_inverse(desk, c):  # type: ignore[no-untyped-def]
-    """Add column c to G = R⁻¹, and its part to the coefficients and to diag((RᵀR)⁻¹)."""
-    R, G, b, inverse = desk.R, desk.G, desk.b, desk.inverse
-    root, top = R[c, c], desk.y[c]
-    for t in range(c):
-        total = 0.0
-        for a in range(t, c):
-            total -= G[t, a] * R[a, c]
-        x = total / root
-        G[t, c] = x
-        b[t] += x * top
-        inverse[t] += x * x
-    G[c, c] = 1.0 / root
-    b[c] = top / root
-    inverse[c] = 1.0 / (root * root)
-
-
-@numba.njit(cache=True, nogil=True)
-def _add(problem, desk, m, size, at):  # type: ignore[no-untyped-def]
-    """Make candidate ``at`` a parent; return the variance it explains."""
-    Y, num, den = desk.Y, desk.num, desk.den
-    u = desk.names[at]
-    root = np.sqrt(den[at])
-    for a in range(size):
-        desk.R[a, size] = Y[a, at]
-    desk.R[size, size] = root
-    top = num[at] / root
-    desk.y[size] = top
-    desk.chosen[size] = at
-    desk.member[at] = True
-    row = Y[size]
-    for j in range(m):
-        row[j] = correlation(problem.source, problem.held, u, desk.names[j])
-    for a in range(size):
-        factor = Y[a, at]
-        other = Y[a]
-        for j in range(m):
-            row[j] -= factor * other[j]
-    for j in range(m):
-        x = row[j] / root
-        row[j] = x
-        den[j] -= x * x
-        num[j] -= x * top
-    _extend_inverse(desk, size)
-    return top * top
-
-
-@numba.njit(cache=True, nogil=True)
-def _remove(desk, m, size, t):  # type: ignore[no-untyped-def]
-    """Take the t-th parent out by rotations; return the variance that comes back."""
-    R, Y, y = desk.R, desk.Y, desk.y
-    desk.member[desk.chosen[t]] = False
-    last = size - 1
-    for c in range(t, last):
-        desk.chosen[c] = desk.chosen[c + 1]
-        for a in range(c + 2):
-            R[a, c] = R[a, c + 1]
-    for a in range(t, last):
-        length = np.hypot(R[a, a], R[a + 1, a])
-        cos, sin = R[a, a] / length, R[a + 1, a] / length
-        for c in range(a, last):
-            p, q = R[a, c], R[a + 1, c]
-            R[a, c], R[a + 1, c] = cos * p + sin * q, cos * q - sin * p
-        R[a + 1, a] = 0.0
-        p, q = y[a], y[a + 1]
-        y[a], y[a + 1] = cos * p + sin * q, cos * q - sin * p
-        one, two = Y[a], Y[a + 1]
-        for j in range(m):
-            p, q = one[j], two[j]
-            one[j] = cos * p + sin * q
-            two[j] = cos * q - sin * p
-    for j in range(m):
-        x = Y[last, j]
-        desk.den[j] += x * x
-        desk.num[j] += x * y[last]
-    for c in range(last):
-        _extend_inverse(desk, c)
-    return y[last] * y[last]
-
-
-@numba.njit(cache=True, nogil=True)
-def _settle(problem, desk, m, size, share):  # type: ignore[no-untyped-def]
-    """Grow and shrink the parents until neither lowers the cost; return their number and share."""
-    most = len(desk.y) - 1
-    while True:
-        best, which = _GAIN, -1
-        if size < most:
-            for i in range(m):
-                if desk.allowed[i] and not desk.member[i]:
-                    gain = _gain(problem, share, desk.num[i], desk.den[i])
-                    if gain > best:
-                        best, which = gain, i
-        if which >= 0:
-            share -= _add(problem, desk, m, size, which)
-            size += 1
-            continue
-        least = np.inf
-        for t in range(size):
-            loss = desk.b[t] * desk.b[t] / desk.inverse[t]
-            if loss < least:
-                least, which = loss, t
-        change = _cost(problem, share + least) - _cost(problem, share) - problem.penalty
-        if size == 0 or change >= -_GAIN:
-            return size, share
-        share += _remove(desk, m, size, which)
-        size -= 1
+# ------------------------------------------------------------------ one variable given an order
 
 
 @numba.njit(cache=True, nogil=True)
@@ -304,7 +119,7 @@ def _refit(problem, desk, state, w, v, with_v):  # type: ignore[no-untyped-def]
     for i in range(m):
         names[i] = problem.indices[problem.indptr[w] + i]
         desk.allowed[i] = with_v if names[i] == v else rank[names[i]] < rank[w]
-    _clear(problem, desk, w, m)
+    clear(problem, desk, w, m)
     size, share = 0, 1.0
     for a in range(state.counts[w] + 1):
         p = v if a == state.counts[w] else state.parents[w, a]
@@ -312,16 +127,16 @@ def _refit(problem, desk, state, w, v, with_v):  # type: ignore[no-untyped-def]
             continue
         for i in range(m):
             if names[i] == p:
-                if desk.den[i] > _COLLINEAR and not desk.member[i]:
-                    share -= _add(problem, desk, m, size, i)
+                if desk.den[i] > COLLINEAR and not desk.member[i]:
+                    share -= add(problem, desk, m, size, i)
                     size += 1
                 break
-    size, share = _settle(problem, desk, m, size, share)
-    return size, _cost(problem, share) + problem.penalty * size
+    size, share = settle(problem, desk, m, size, share)
+    return size, cost(problem, share) + problem.penalty * size
 
 
 @numba.njit(cache=True, nogil=True)
-def _gain_of(problem, desk, state, w, v):  # type: ignore[no-untyped-def]
+def _gain_through(problem, desk, state, w, v):  # type: ignore[no-untyped-def]
     """Return what w gains by v as one more parent; a plain Cholesky factorisation."""
     R, first, second = desk.R, desk.b, desk.inverse
     parents = state.parents[w]
@@ -347,7 +162,7 @@ def _gain_of(problem, desk, state, w, v):  # type: ignore[no-untyped-def]
         own -= first[a] * first[a]
         share -= second[a] * second[a]
         cross -= first[a] * second[a]
-    return _gain(problem, share, cross, own)
+    return gain_of(problem, share, cross, own)
 
 
 # ------------------------------------------------------------------ one variable in the order
@@ -368,14 +183,14 @@ def _walk(problem, desk, state, v, stop, own):  # type: ignore[no-untyped-def]
     for i in range(m):
         desk.names[i] = state.order[places[i]]
         desk.allowed[i] = False
-    _clear(problem, desk, v, m)
+    clear(problem, desk, v, m)
     size, share = 0, 1.0
-    own[0] = _cost(problem, share)
+    own[0] = cost(problem, share)
     for i in range(stop):
         desk.allowed[i] = True
-        if size < len(desk.y) - 1 and _gain(problem, share, desk.num[i], desk.den[i]) > _GAIN:
-            size, share = _settle(problem, desk, m, size, share)
-        own[i + 1] = _cost(problem, share) + problem.penalty * size
+        if size < len(desk.y) - 1 and gain_of(problem, share, desk.num[i], desk.den[i]) > GAIN:
+            size, share = settle(problem, desk, m, size, share)
+        own[i + 1] = cost(problem, share) + problem.penalty * size
     return size
 
 
@@ -410,14 +225,14 @@ def _look(problem, desk, state, move, v):  # type: ignore[no-untyped-def]
         w = move.names[i]
         move.change[i], move.counts[i] = 0.0, -1
         if i < here:
-            touched = _gain_of(problem, desk, state, w, v) > _GAIN
+            touched = _gain_through(problem, desk, state, w, v) > GAIN
         else:
             touched = False
             for a in range(state.counts[w]):
                 touched |= state.parents[w, a] == v
         if touched:
-            size, cost = _refit(problem, desk, state, w, v, i < here)
-            move.change[i], move.counts[i] = cost - state.costs[w], size
+            size, total = _refit(problem, desk, state, w, v, i < here)
+            move.change[i], move.counts[i] = total - state.costs[w], size
             for a in range(size):
                 move.fresh[i, a] = desk.names[desk.chosen[a]]
     return m, here
@@ -431,17 +246,17 @@ def _best_place(state, move, v, m, here):  # type: ignore[no-untyped-def]
     order of the columns.
     """
     best, place = 0.0, -1
-    if move.own[here] - state.costs[v] < best - _GAIN:
+    if move.own[here] - state.costs[v] < best - GAIN:
         best, place = move.own[here] - state.costs[v], here
     total = -state.costs[v]
     for i in range(here - 1, -1, -1):
         total += move.change[i]
-        if move.own[i] + total < best - _GAIN:
+        if move.own[i] + total < best - GAIN:
             best, place = move.own[i] + total, i
     total = -state.costs[v]
     for i in range(here, m):
         total += move.change[i]
-        if move.own[i + 1] + total < best - _GAIN:
+        if move.own[i + 1] + total < best - GAIN:
             best, place = move.own[i + 1] + total, i + 1
     return place
 
@@ -488,7 +303,7 @@ def _put(problem, desk, state, move, v, here, place):  # type: ignore[no-untyped
 def fit(problem, state, variables):  # type: ignore[no-untyped-def]
     """Grow and shrink the parents of the given variables in the present order."""
     most = state.parents.shape[1]
-    desk = _desk(_width(problem), most)
+    desk = new_desk(_width(problem), most)
     for v in variables:
         size, state.costs[v] = _refit(problem, desk, state, v, -1, False)
         state.counts[v] = size
@@ -505,7 +320,7 @@ def descend(problem, state, looks):  # type: ignore[no-untyped-def]
     """
     d, most = state.parents.shape
     width = _width(problem)
-    desk, move = _desk(width, most), _move(width, most)
+    desk, move = new_desk(width, most), _move(width, most)
     queue, cursor, dirty = state.queue, state.cursor, state.dirty
     moved = 0
     while True:
@@ -537,7 +352,7 @@ def shake(problem, state, places, shares):  # type: ignore[no-untyped-def]
     """
     most = state.parents.shape[1]
     width = _width(problem)
-    desk, move = _desk(width, most), _move(width, most)
+    desk, move = new_desk(width, most), _move(width, most)
     for p, share in zip(places, shares):
         v = state.order[p]
         m, here = _look(problem, desk, state, move, v)
@@ -556,7 +371,7 @@ def outsiders(problem, state, keep, first, last):  # type: ignore[no-untyped-def
     At most the ``keep`` best of each v.
     """
     d, most = state.parents.shape
-    desk = _desk(d, most)
+    desk = new_desk(d, most)
     names, allowed = desk.names, desk.allowed
     gains = np.empty(d)
     pairs = [(0, 0) for _ in range(0)]
@@ -575,16 +390,16 @@ def outsiders(problem, state, keep, first, last):  # type: ignore[no-untyped-def
                 m += 1
         if count == most:
             continue
-        _clear(problem, desk, v, m)
+        clear(problem, desk, v, m)
         share = 1.0
         for a in range(count):
-            share -= _add(problem, desk, m, a, a)
+            share -= add(problem, desk, m, a, a)
         found = 0
         for i in range(m):
             gains[i] = -np.inf
             if i >= count:
-                gains[i] = _gain(problem, share, desk.num[i], desk.den[i])
-                found += gains[i] > _GAIN
+                gains[i] = gain_of(problem, share, desk.num[i], desk.den[i])
+                found += gains[i] > GAIN
         if found == 0:
             continue
         ranked = np.argsort(-gains[:m])
@@ -600,18 +415,18 @@ def outsiders(problem, state, keep, first, last):  # type: ignore[no-untyped-def
 def coefficients(problem, state, values, first, last):  # type: ignore[no-untyped-def]
     """Write the least-squares coefficients of variables first..last, on the correlation scale."""
     most = state.parents.shape[1]
-    desk = _desk(most + 1, most)
+    desk = new_desk(most + 1, most)
     for v in range(first, last):
         size = state.counts[v]
         for a in range(size):
             desk.names[a] = state.parents[v, a]
-        _clear(problem, desk, v, size)
+        clear(problem, desk, v, size)
         for a in range(size):
             values[v, a] = 0.0
         kept = 0
         for a in range(size):
-            if desk.den[a] > _COLLINEAR:
-                _add(problem, desk, size, kept, a)
+            if desk.den[a] > COLLINEAR:
+                add(problem, desk, size, kept, a)
                 kept += 1
         for c in range(kept):
             values[v, desk.chosen[c]] = desk.b[c]
@@ -621,20 +436,20 @@ def coefficients(problem, state, values, first, last):  # type: ignore[no-untype
 def prune(problem, state, first, last):  # type: ignore[no-untyped-def]
     """Shrink the parents of variables first..last to those that are worth their penalty."""
     most = state.parents.shape[1]
-    desk = _desk(most + 1, most)
+    desk = new_desk(most + 1, most)
     desk.allowed[:] = False
     for v in range(first, last):
         m = state.counts[v]
         for a in range(m):
             desk.names[a] = state.parents[v, a]
-        _clear(problem, desk, v, m)
+        clear(problem, desk, v, m)
         size, share = 0, 1.0
         for a in range(m):
-            if desk.den[a] > _COLLINEAR:
-                share -= _add(problem, desk, m, size, a)
+            if desk.den[a] > COLLINEAR:
+                share -= add(problem, desk, m, size, a)
                 size += 1
-        size, share = _settle(problem, desk, m, size, share)
+        size, share = settle(problem, desk, m, size, share)
         for a in range(size):
             state.parents[v, a] = desk.names[desk.chosen[a]]
         state.counts[v] = size
-        state.costs[v] = _cost(problem, share) + problem.penalty * size
+        state.costs[v] = cost(problem, share) + problem.penalty * size

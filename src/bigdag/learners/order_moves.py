@@ -236,8 +236,6 @@ class InsertionSearch:
     def work(self) -> None:
         """Begin from the best start, descend, look outside the candidates, and go on."""
         run, gram = self.run, self.run.gram
-        if isinstance(self.learner.lambda1, str):
-            run.lambda1 = choose_lambda1(gram, orders.r2_order(gram), stop=run.out_of_time)
         if gram.d <= _EXACT:
             self._exact()
             self._note("exact")

@@ -64,7 +64,7 @@ class OrderSearch(Learner):
     ----------
     lambda1 : float or "bic", default=0.1
         Weight of the L1 norm in equation (1). "bic" chooses it from the data: of a path of values,
-        the one whose arcs have the least extended BIC.
+        the one whose arcs have the least extended BIC. The score "bic" does not read it.
     score : {"least_squares", "bic"}, default="least_squares"
         What is lowered: equation (1), which supposes noises of equal variance in the units of the
         data; or the extended BIC, with a noise variance for each variable, whatever the units.

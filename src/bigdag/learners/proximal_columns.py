@@ -17,6 +17,8 @@ from bigdag.gram import Gram
 
 __all__ = ["ProximalColumns"]
 
+_EXACT_STORE = 2**23  # correlations among members that are kept as they are: 64 MB
+_STORE = 3 * 2**25  # and that are kept at all, then in single precision: 400 MB
 _AT_REST = 1e-7  # a column whose coefficients move less, on the correlation scale, rests
 
 
@@ -62,6 +64,15 @@ class ProximalColumns:
         self.resting = np.zeros(self.gram.d, dtype=np.bool_)
         self.loss = np.zeros(self.gram.d)
         self.curvature = np.zeros(self.gram.d)
+        # Steps read the same correlations again and again, spread over the whole matrix: the first
+        # step on a pattern lays them side by side, the lower triangle of each column's members.
+        sizes = np.diff(indptr)
+        ends = np.cumsum(sizes * (sizes - 1) // 2)
+        held = self.gram.C is not None
+        total = int(ends[ends <= _STORE].max(initial=0)) if held else 0
+        self.store = np.empty(total, np.float64 if total <= _EXACT_STORE else np.float32)
+        self.place = np.where(ends <= total, ends - sizes * (sizes - 1) // 2, -1)
+        self.stored = np.zeros(self.gram.d, dtype=np.bool_)
 
     def step(self, order: NDArray[np.int64]) -> float:
         """Take one step towards φ with the projection on ``order`` as its centre.
@@ -89,7 +100,7 @@ class ProximalColumns:
                 gram.C if held else gram.Z, held, todo[first:last], self.indptr, self.indices,
                 self.b, self.y, self.centre, self.root, self.pull,
                 self.global_step if self.literal else np.empty(0), momentum,
-                self.curvature, self.loss, self.resting,
+                self.curvature, self.loss, self.resting, self.store, self.place, self.stored,
             )  # fmt: skip
 
         gram.each(work, len(todo), chunk=32)
@@ -184,7 +195,7 @@ def _largest_eigenvalue(gram: Gram) -> float:
 @numba.njit(cache=True, nogil=True, fastmath=True)
 def _step_columns(  # type: ignore[no-untyped-def]
     source, is_gram, todo, indptr, indices, b, y, centre, root, pull, global_step, momentum,
-    curvature, loss, resting,
+    curvature, loss, resting, store, place, stored,
 ):  # fmt: skip
     """Take one step in each column of todo, in place; note the loss of the centre and rest."""
     for j in todo:
@@ -197,10 +208,19 @@ def _step_columns(  # type: ignore[no-untyped-def]
             own = source[j]
             size = np.ones(m if bound == 0.0 else 0)
             q = np.empty(m)
+            at = place[j]
             for s in range(m):
-                row = source[members[s]]
-                for t in range(s):
-                    q[t] = row[members[t]]
+                if stored[j]:
+                    for t in range(s):
+                        q[t] = store[at + t]
+                else:
+                    row = source[members[s]]
+                    for t in range(s):
+                        q[t] = row[members[t]]
+                    if at >= 0:
+                        for t in range(s):
+                            store[at + t] = q[t]
+                at += s if at >= 0 else 0
                 total_y, total_c = y_j[s], centre_j[s]
                 for t in range(s):
                     total_y += q[t] * y_j[t]
@@ -217,6 +237,7 @@ def _step_columns(  # type: ignore[no-untyped-def]
                     for t in range(s):
                         size[s] += abs(q[t])
                         size[t] += abs(q[t])
+            stored[j] = place[j] >= 0
             square = 1.0
             for s in range(m):
                 square -= centre_j[s] * (own[members[s]] + at_centre[s])
@@ -240,13 +261,13 @@ def _step_columns(  # type: ignore[no-untyped-def]
         for s in range(m):
             i = members[s]
             step = 1.0 / (bound + pull[i]) if len(global_step) == 0 else global_step[i]
-            at = y_j[s] + step * (at_y[s] - pull[i] * (y_j[s] - centre_j[s]))
+            towards = y_j[s] + step * (at_y[s] - pull[i] * (y_j[s] - centre_j[s]))
             threshold = step * root[i] * root[j]
             new = 0.0
-            if at > threshold:
-                new = at - threshold
-            elif at < -threshold:
-                new = at + threshold
+            if towards > threshold:
+                new = towards - threshold
+            elif towards < -threshold:
+                new = towards + threshold
             change = new - b_j[s]
             moved = max(moved, abs(change), abs(y_j[s] - b_j[s]), abs(new - centre_j[s]) * (
                 1.0 if centre_j[s] != 0.0 else 0.0))  # fmt: skip
