@@ -144,14 +144,7 @@ class Arrangement:
             low, high = min(old, new), max(old, new) + 1
             order[low:high] = self.order[low:high]
         columns = columns[kept[stretch[columns]]]
-        fresh = np.zeros(self.gram.d)
-        fresh[columns] = 1.0
-        weights = self.weights @ sp.diags_array(1.0 - fresh) + fit.weights @ sp.diags_array(fresh)
-        self.weights = sp.csc_array(weights)
-        self.weights.eliminate_zeros()
-        self.weights.sort_indices()
-        self.costs[columns] = fit.objective[columns]
-        self._changes[columns] += 1
+        self._take(fit, columns)
         for i, (old, new) in enumerate(moves):
             if kept[i]:
                 self._changes[self.order[min(old, new) : max(old, new) + 1]] += 1
@@ -160,6 +153,26 @@ class Arrangement:
                 self._refused[pair] = self._stamp(*pair)
         self.order = order
         return kept
+
+    def widen(self, mask: sp.csc_array, columns: NDArray[np.int64]) -> None:
+        """Let more arcs into some columns, by a wider mask, and solve these again."""
+        self.mask = mask
+        fit = lasso.solve(
+            self.gram, self.lambda1, order=self.order, mask=mask, start=self.weights,
+            columns=columns, tol=self.tol, stop=self.stop,
+        )  # fmt: skip
+        self._take(fit, columns[np.isfinite(fit.gap[columns])])
+
+    def _take(self, fit: lasso.LassoFit, columns: NDArray[np.int64]) -> None:
+        """Take over some columns of a fit."""
+        fresh = np.zeros(self.gram.d)
+        fresh[columns] = 1.0
+        weights = self.weights @ sp.diags_array(1.0 - fresh) + fit.weights @ sp.diags_array(fresh)
+        self.weights = sp.csc_array(weights)
+        self.weights.eliminate_zeros()
+        self.weights.sort_indices()
+        self.costs[columns] = fit.objective[columns]
+        self._changes[columns] += 1
 
     def _stamp(self, u: int, v: int) -> tuple[int, int]:
         return int(self._changes[u]), int(self._changes[v])

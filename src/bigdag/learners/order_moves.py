@@ -86,7 +86,6 @@ class LeastSquaresSearch:
         assert best is not None
         columns = np.arange(gram.d)
         while len(columns := self._widen(best, columns)):
-            best = self._arranged(best.order, best.weights)
             if self._note("start", best):
                 return
         if gram.d > _EXACT or self.mask is not None:
@@ -128,6 +127,7 @@ class LeastSquaresSearch:
             (np.ones(len(found), dtype=np.int8), (sources, targets)), shape=self.mask.shape
         )
         self.mask = sp.csc_array(self.mask + sp.csc_array(more))
+        arrangement.widen(self.mask, np.unique(targets))
         room = np.diff(self.mask.indptr) <= lasso.FEW - _LET_IN
         return np.intersect1d(columns[room[columns]], targets)
 
