@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from functools import cache
 
 import numpy as np
@@ -232,7 +233,8 @@ def test_equivalent_dags_have_the_same_bic(seed):
 def test_arcs_that_data_cannot_direct_are_marked(threshold):
     X = world(30, 1, 200)[1]
     model = OrderSearch(score="bic", threshold=threshold).fit(X)
-    assert np.array_equal(model.cpdag_.toarray(), metrics.cpdag(model.dag_).toarray())
+    if threshold is None:  # a cut may take a collider away, but turns no arc
+        assert np.array_equal(model.cpdag_.toarray(), metrics.cpdag(model.dag_).toarray())
     assert model.cpdag_.dtype == np.int8
     both = model.cpdag_.toarray() * model.cpdag_.toarray().T
     table = model.dag_.edges()
@@ -561,3 +563,45 @@ def test_average_precision_on_raw_data(k, reach):
         on_truth = OrderSearch(start=truth, max_iter=1).fit(X)
         assert model.objective_ <= 1.005 * on_truth.objective_
     assert np.mean(found) >= reach
+
+
+# ------------------------------------------------------------------ what once went wrong
+
+
+@pytest.mark.parametrize("X", [np.ones((30, 12)), np.random.default_rng(0).normal(size=(1000, 12))])
+def test_candidates_that_nobody_has(X):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert is_acyclic(OrderSearch(candidates="correlated").fit(X).weights_)
+
+
+def test_a_start_is_the_answer_when_time_is_up_at_once():
+    truth = simulate.random_dag(20, 1, rng=0)
+    X = simulate.sample(truth, 300, rng=1)
+    model = OrderSearch(start=truth, time_limit=1e-9).fit(X)
+    assert model.objective_ <= OrderSearch(warm_start_dag=truth, time_limit=1e-9).fit(X).objective_
+    assert model.weights_.nnz == truth.n_arcs
+
+
+def test_an_interrupt_in_the_first_method_ends_the_search(monkeypatch):
+    def interrupted(self, run):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bigdag.learners.proximas.ProxiMAS._learn", interrupted)
+    X = simulate.sample(simulate.random_dag(20, 1, rng=0), 300, rng=1)
+    assert OrderSearch(start="proximas").fit(X).status_ == "interrupted"
+
+
+def test_a_threshold_turns_no_arc():
+    X = simulate.sample(simulate.random_dag(30, 2, rng=0), 500, rng=1)
+    whole = OrderSearch(score="bic").fit(X).dag_.threshold(0.8)
+    cut = OrderSearch(score="bic", threshold=0.8).fit(X)
+    assert cut.dag_ == whole
+    assert (cut.cpdag_ != (abs(cut.weights_) > 0) + cut.dag_.reversible.T).nnz == 0
+
+
+def test_a_bad_start_is_named():
+    with pytest.raises(GraphError, match=r"start must be a finite matrix of shape \(6, 6\)"):
+        OrderSearch(start=sp.csc_array((3, 3))).fit(
+            simulate.sample(simulate.random_dag(6, 1, rng=0), 50, rng=1)
+        )

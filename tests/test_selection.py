@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import Lasso
 
-from bigdag import insertion, selection, simulate
+from bigdag import insertion, lasso, selection, simulate
 from bigdag.acyclic import project
 from bigdag.data import as_dataset
 from bigdag.errors import DataWarning
@@ -148,3 +148,13 @@ def test_states_on_arcs_have_these_arcs():
     for v in range(8):
         parents = sorted(state.parents[v, : state.counts[v]].tolist())
         assert parents == np.flatnonzero(truth.weights.toarray()[:, v]).tolist()
+
+
+def test_the_path_goes_on_over_a_plateau():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 4))
+    X[:, 1] += 3 * X[:, 0]
+    X[:, 3] += 0.5 * X[:, 2]
+    gram = Gram(as_dataset(X))
+    lambda1 = selection.choose_lambda1(gram, np.arange(4))
+    assert lasso.solve(gram, lambda1, order=np.arange(4)).weights.nnz == 2

@@ -142,10 +142,10 @@ class Recipe:
     def __post_init__(self) -> None:
         self._check_bic()
         if self._lambda1_is_left_to_the_search() is None:
-            able = [row.word for row in methods.METHODS.values() if row.allows("lambda1", "bic")]
+            able = [row.word for row in methods.METHODS.values() if _chooses_lambda1(row)]
             raise ParameterError(
                 f"The method {self.method.word!r} cannot choose lambda1 from the data. Methods "
-                f"that can: {', '.join(able)}. Or add --search, which then chooses it."
+                f"that can: {', '.join(able)}. So does --search with --search-score least_squares."
             )
         if isinstance(self.threshold, float):
             DAG([[0.0]]).threshold(self.threshold)
@@ -237,7 +237,7 @@ class Recipe:
 
     def _lambda1_is_left_to_the_search(self) -> bool | None:
         """Tell whether only the search chooses lambda1; None where it should be and none can."""
-        if self.parameters.get("lambda1") != "bic" or self.method.allows("lambda1", "bic"):
+        if self.parameters.get("lambda1") != "bic" or _chooses_lambda1(self.method):
             return False
         return True if self.search == "least_squares" else None
 
@@ -254,6 +254,11 @@ class Recipe:
         names = ("lambda1", *_SHARED)
         shared = {name: self.parameters[name] for name in names if name in self.parameters}
         return shared | self.bic | {"score": self.search}
+
+
+def _chooses_lambda1(method: Method) -> bool:
+    """Tell whether a method reads lambda1 and can choose it; the extended BIC has none."""
+    return method.allows("lambda1", "bic") and method.fixed.get("score") != "bic"
 
 
 def _outcome(learner: Learner, seconds: float) -> Outcome:
@@ -415,6 +420,11 @@ def _meaning(f1: float | None, recipe: Recipe, already: bool) -> str:
         return "The columns have variance 1 as they are, so the check tells nothing."
     if f1 >= _AGREE:
         return "The units of the columns hardly matter for this answer."
+    if not recipe.depends_on_units and recipe._scored_by_bic():
+        return (
+            "The score does not depend on the units of the columns; what differs is where the two "
+            "searches ended, as by a time limit or a rounding."
+        )
     if not recipe.depends_on_units:
         return (
             "The order found does not depend on the units of the columns; what differs is how "

@@ -134,6 +134,8 @@ class Gram:
 
     Attributes
     ----------
+    budget : int
+        The bytes that may be used.
     sd : ndarray of shape (d,)
         Standard deviations (with 1/n); zero for a constant column.
     C : ndarray of shape (d, d), or None
@@ -160,7 +162,7 @@ class Gram:
         self.n_samples = dataset.n_samples
         self.d = d = dataset.n_features
         self.n_jobs = n_threads(n_jobs)
-        budget = memory_budget(memory_limit)
+        self.budget = budget = memory_budget(memory_limit)
         if dataset.X is None:
             hold = True
         elif hold is None:

@@ -196,6 +196,8 @@ class Arrangement:
 
         Pairs that the mask rules out have zeros.
         """
+        if not len(columns):
+            return np.empty(0), np.empty(0)
         B = on_correlation_scale(self.gram, self.weights)
         indices = B.indices.astype(np.int64)
         work = partial(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["arc_penalty", "choose_lambda1", "least_squares", "significant"]
 
-_STEPS = 30  # of the path
+_STEPS = 60  # of the path
 _RATIO = 10 ** (-1 / 6)  # from one lambda1 of the path to the next
 _RISES = 3  # steps without a better score that end the path
 
@@ -158,6 +158,7 @@ def choose_lambda1(
     lambda1 = _largest(gram)
     best, best_score, rises = lambda1, 0.0, 0  # no arcs: all variances are left
     weights: sp.csc_array | None = None
+    arcs = 0
     for _ in range(_STEPS):
         lambda1 *= _RATIO
         fit = lasso.solve(gram, lambda1, order=order, mask=mask, start=weights, tol=1e-3, stop=stop)
@@ -169,8 +170,9 @@ def choose_lambda1(
         score = state.total() + penalty * int(state.counts.sum())
         if score < best_score:
             best, best_score, rises = lambda1, score, 0
-        else:
+        elif int(state.counts.sum()) != arcs:  # else nothing has changed
             rises += 1
+        arcs = int(state.counts.sum())
         if rises == _RISES or weights.nnz > gram.d * gram.n_samples / 3:
             break
     return float(best)

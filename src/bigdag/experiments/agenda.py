@@ -18,9 +18,9 @@ from bigdag.experiments.store import FAILED, Store, now
 
 __all__ = ["Agenda", "Progress", "Running", "terminable"]
 
-_BEAT = 10.0  # ... between signs of life to the store
-_SHOW = 0.25  # ... between calls of `show`
-_ASK_AGAIN = 5.0  # ... until asking again for runs that another runner has
+_BEAT = 10.0  # seconds between signs of life to the store
+_SHOW = 0.25  # seconds between calls of `show`
+_ASK_AGAIN = 5.0  # seconds until asking again for runs that another runner has
 
 
 @dataclass(frozen=True)

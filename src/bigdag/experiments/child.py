@@ -26,8 +26,8 @@ __all__ = ["WORKER", "Child", "hard_limit"]
 
 WORKER = "bigdag.experiments.worker"
 
-_WEIGH = 0.1  # ... between looks at its memory
-_SEARCH = 2.0  # ... between searches for processes it has started
+_WEIGH = 0.1  # seconds between looks at its memory
+_SEARCH = 2.0  # seconds between searches for processes it has started
 
 _THREADS = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS",

@@ -11,7 +11,6 @@ system, each machine makes its own data sets there.
 
 from __future__ import annotations
 
-import math
 import queue
 import secrets
 import tempfile
@@ -197,7 +196,9 @@ class _Sender:
                 )
             return
         self._last_answer, found = moment, told["workers"].values()
-        self._resources = [each["resources"] for each in found if "cores" in each["resources"]]
+        self._resources = [
+            each["resources"] for each in found if {"cores", "memory"} <= each["resources"].keys()
+        ]
         if found and not self._resources:
             raise BigdagError(
                 f"The workers at {self._address} do not say what they have. Start them with their "
@@ -212,8 +213,7 @@ class _Sender:
         """Tell whether a worker is large enough; as long as there is none, one may come."""
         wanted = _wanted_by(job)
         return not self._resources or any(
-            all(each.get(name, math.inf) >= amount for name, amount in wanted.items())
-            for each in self._resources
+            all(each[name] >= amount for name, amount in wanted.items()) for each in self._resources
         )
 
     def _too_small(self) -> BigdagError:
@@ -245,14 +245,20 @@ class _Sender:
 
     def _receive(self) -> None:
         """Bring back what has ended, after waiting a moment for it."""
+        refusal: BigdagError | None = None  # said once all that has finished is kept
         with suppress(queue.Empty):
             key = self._ended.get(timeout=_WAIT)
             while True:
                 sent = self._sent.get(key)
                 if sent is not None:
                     del self._sent[key]
-                    self._bring_back(sent)
+                    try:
+                        self._bring_back(sent)
+                    except BigdagError as error:
+                        refusal = refusal or error
                 key = self._ended.get_nowait()
+        if refusal is not None:
+            raise refusal
 
     def _bring_back(self, sent: _Sent) -> None:
         from distributed import KilledWorker

@@ -126,8 +126,9 @@ class Plan:
         -------
         list of dict
             Ready for JSON. ``run`` is a hash of what decides the result: the data, the method, its
-            parameters, the time limit, the snapshots and the thresholds. Labels, threads and the
-            memory limit do not, so that a plan goes on where it stopped on another machine.
+            parameters, the time limit, the snapshots, the thresholds and the names of experiment
+            and preset. Threads and the memory limit are left out, so that a plan goes on where it
+            stopped on another machine; under a time limit they too can change a result.
         """
         return [self._job(dataset, row) for dataset, rows in self._pairs for row in rows]
 

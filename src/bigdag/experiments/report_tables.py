@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -199,8 +200,8 @@ def datasets(frame: pd.DataFrame) -> pd.DataFrame:
     groups = frame.groupby(SETTING, dropna=False, sort=False)
     table = groups["repetition"].agg(_list).rename("seeds").reset_index()
     described = [(part["job"].iloc[0] or {}).get("dataset") or {} for _, part in groups]
-    table["table"] = [about.get("table") or "" for about in described]
-    table["truth"] = [about.get("truth") or "" for about in described]
+    for name in ("table", "truth"):  # a user's files, without the folders they lie in
+        table[name] = [Path(about.get(name) or "").name for about in described]
     return named(table.head(_MOST_ROWS))
 
 

@@ -199,7 +199,7 @@ class Run:
         self._verbose = bool(learner.verbose)
         self._rows: list[tuple[str, int, float, float, int]] = []
         self._last_log = -math.inf
-        self.start = learner._start_weights(data)  # refused before the long work
+        self.start = learner._start_weights(data, learner.warm_start_dag)  # refused early
         self.gram = Gram(
             data,
             memory_limit=learner.memory_limit,
@@ -434,9 +434,10 @@ class Learner(BaseEstimator):
         if data.named:
             self.feature_names_in_ = np.array(data.names, dtype=object)
 
-    def _start_weights(self, data: Dataset) -> sp.csc_array | None:
-        """Return ``warm_start_dag`` as weights in the columns' order, or None."""
-        given = self.warm_start_dag
+    def _start_weights(
+        self, data: Dataset, given: Any, name: str = "warm_start_dag"
+    ) -> sp.csc_array | None:
+        """Return a graph given as the parameter ``name`` as weights in the columns' order."""
         if given is None:
             return None
         weights = given.weights if isinstance(given, DAG) else given
@@ -444,14 +445,13 @@ class Learner(BaseEstimator):
             weights = sp.csc_array(weights, dtype=np.float64)
         except (TypeError, ValueError):
             raise ParameterError(
-                "warm_start_dag must be a DAG or a square matrix of weights. "
+                f"{name} must be a DAG or a square matrix of weights. "
                 f"Got {type(given).__name__} instead."
             ) from None
         if isinstance(given, DAG) and given.named and data.named and given.names != data.names:
             if set(given.names) != set(data.names):
                 raise GraphError(
-                    "warm_start_dag must have the same variables as the data. "
-                    "Got other names instead."
+                    f"{name} must have the same variables as the data. Got other names instead."
                 )
             place = {name: i for i, name in enumerate(given.names)}
             pick = [place[name] for name in data.names]
@@ -459,7 +459,7 @@ class Learner(BaseEstimator):
         d = data.n_features
         if weights.shape != (d, d) or not np.isfinite(weights.data).all():
             raise GraphError(
-                f"warm_start_dag must be a finite matrix of shape ({d}, {d}). "
+                f"{name} must be a finite matrix of shape ({d}, {d}). "
                 f"Got shape {weights.shape} instead."
             )
         weights.setdiag(0)

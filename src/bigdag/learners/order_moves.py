@@ -88,7 +88,7 @@ class LeastSquaresSearch:
         while len(columns := self._widen(best, columns)):
             if self._note("start", best):
                 return
-        if gram.d > _EXACT or self.mask is not None:
+        if (gram.d > _EXACT or self.mask is not None) and not run.out_of_time():
             self._improve(best)
 
     def _arranged(self, order: NDArray[np.int64], start: sp.csc_array | None) -> Arrangement:
@@ -221,9 +221,13 @@ class InsertionSearch:
         self.problem = insertion.Problem(source, held, float(gram.n_samples), cost, indptr, indices)
         self.most = max(1, min(gram.d - 1, (gram.n_samples - 1) // 3, _PARENTS))
         self.state = insertion.begin(np.arange(gram.d), self.most)
+        self._begun = False  # whether the state is more than the empty graph
+        self._halted = False
 
     def settle(self) -> None:
         """Make the present state the answer."""
+        if not self._begun:
+            return
         weights = least_squares(self.run.gram, self.problem, self.state)
         self.run.settle(weights, self.state.order.copy())
 
@@ -238,11 +242,13 @@ class InsertionSearch:
         run, gram = self.run, self.run.gram
         if gram.d <= _EXACT:
             self._exact()
+            self._begun = True
             self._note("exact")
             return
         starts = self.learner._orders(run, ["r2"])
         states = [self._fitted(order) for order in starts]
         self.state = _least(states)
+        self._begun = True
         if self._note("start") or not self._descend() or not self._restart():
             return
 
@@ -259,7 +265,7 @@ class InsertionSearch:
         while True:
             whole, done, moved = bool(self.state.dirty.all()), False, 0
             while not done:
-                done, more = insertion.descend(self.problem, self.state, self._chunk())
+                done, more = self._some_looks()
                 moved += more
                 if (more and self._note("insertion")) or self.run.out_of_time():
                     return False
@@ -273,8 +279,14 @@ class InsertionSearch:
             # do not mark: only a round of all without a move proves the optimum.
             self.state.dirty[:] = True
 
-    def _chunk(self) -> int:
-        return max(_LOOKS, self.run.gram.d // 4)
+    def _some_looks(self) -> tuple[bool, int]:
+        """Look at a quarter of the variables, or until time is up; as `insertion.descend`."""
+        done, moved, looks = False, 0, max(_LOOKS, self.run.gram.d // 4)
+        while not done and looks > 0 and not self.run.out_of_time():
+            done, more = insertion.descend(self.problem, self.state, min(looks, _LOOKS))
+            moved += more
+            looks -= _LOOKS
+        return done, moved
 
     def _widen(self) -> bool:
         """Add to the candidates what would help from outside of them; tell whether any."""
@@ -311,14 +323,18 @@ class InsertionSearch:
         return True
 
     def _chains(self, draws: list[Any]) -> list[insertion.State]:
-        return self.run.gram.each(lambda a, b: self._chain(draws[a]), len(draws), chunk=1)  # noqa: ARG005
+        try:
+            return self.run.gram.each(lambda a, b: self._chain(draws[a]), len(draws), chunk=1)  # noqa: ARG005
+        except BaseException:
+            self._halted = True  # an interrupt need not wait for the chains under way
+            raise
 
     def _chain(self, draw: tuple[NDArray[np.int64], NDArray[np.float64]]) -> insertion.State:
         state = self.state.copy()
         insertion.shake(self.problem, state, *draw)
         done = False
-        while not done and not self.run.out_of_time():
-            done, _ = insertion.descend(self.problem, state, self._chunk())
+        while not done and not self._halted and not self.run.out_of_time():
+            done, _ = insertion.descend(self.problem, state, _LOOKS)
         return state
 
     def _exact(self) -> None:

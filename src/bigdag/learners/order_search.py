@@ -71,7 +71,8 @@ class OrderSearch(Learner):
     start : str, DAG, sparse matrix, or a list of these, default="auto"
         Orders to begin from, of which the best is taken: "least_variance", "variance", "r2",
         "proximas" or a graph. "auto" is by least variance left, for "bic" by R², which no change of
-        units changes. Where a score cannot tell two orders apart, the start decides.
+        units changes. Where a score cannot tell two orders apart, the start decides. Up to 8
+        variables every order is weighed, and no start is needed.
     gamma : float or "auto", default="auto"
         Of the extended BIC: an arc costs ``penalty * (log n + 2 gamma log d)``. "auto" is the
         square of log d / log n, at most 1.
@@ -111,7 +112,8 @@ class OrderSearch(Learner):
         The answer. For "bic" its `reversible` arcs are those that an equivalent DAG, with the same
         likelihood, has the other way round.
     cpdag_ : csc_array of int8, shape (d, d)
-        For "bic": what all these DAGs have in common; an undirected edge is stored both ways.
+        For "bic": what all these DAGs have in common; an undirected edge is stored both ways. A
+        threshold cuts arcs from it and turns none.
     lambda1_ : float
         The lambda1 used.
     score_ : float
@@ -252,6 +254,8 @@ class OrderSearch(Learner):
             search.work()
         finally:  # an interrupt too ends with the best so far, above the threshold
             search.settle()
+            # What the data directed stays directed, also where the threshold cuts an arc.
+            self._loose = equivalence.reversible(run.best_weights, run.best_order)
             self._cut(run)
 
     def _cut(self, run: Run) -> None:
@@ -271,10 +275,12 @@ class OrderSearch(Learner):
         super()._finish(run)
         self.lambda1_ = run.lambda1
         if self.score == "bic":
-            self.cpdag_ = equivalence.cpdag(self.weights_, self.order_)
+            arcs = sp.csc_array(self.weights_ != 0)
+            loose = sp.csc_array(self._loose.multiply(arcs))
+            self.cpdag_ = sp.csc_array(arcs.astype(np.int8) + loose.T.astype(np.int8))
             self.dag_ = DAG(
                 self.weights_, names=run.data.names if run.data.named else None, order=self.order_,
-                reversible=equivalence.reversible(self.weights_, self.order_),
+                reversible=loose,
             )  # fmt: skip
             share = self.noise_variances_ * run.gram.inverse_sd**2
             cost = arc_penalty(run.gram.n_samples, run.gram.d, self.gamma, self.penalty)
@@ -300,14 +306,12 @@ class OrderSearch(Learner):
 
     def _order(self, run: Run, start: Any, support: Any) -> NDArray[np.int64]:
         if not isinstance(start, str):
-            given = self.warm_start_dag
-            try:
-                self.warm_start_dag = start
-                weights = self._start_weights(run.data)
-            finally:
-                self.warm_start_dag = given
+            weights = self._start_weights(run.data, start, "start")
             assert weights is not None
-            return _order_of(weights)
+            order = _order_of(weights)
+            if self.score == "least_squares" and topological_order(weights) is not None:
+                run.offer(weights, order)  # the answer, should time be up at once
+            return order
         if start == "least_variance":
             return orders.least_variance_order(run.gram, support)
         if start == "variance":
@@ -320,7 +324,9 @@ class OrderSearch(Learner):
         first = ProxiMAS(
             run.lambda1, time_limit=left, n_jobs=self.n_jobs, memory_limit=self.memory_limit
         )
-        return np.asarray(first.fit(run.data).order_)
+        if first.fit(run.data).status_ == "interrupted":
+            raise KeyboardInterrupt
+        return np.asarray(first.order_)
 
 
 def _order_of(weights: sp.csc_array) -> NDArray[np.int64]:

@@ -18,7 +18,8 @@ from bigdag.gram import Gram
 __all__ = ["ProximalColumns"]
 
 _EXACT_STORE = 2**23  # correlations among members that are kept as they are: 64 MB
-_STORE = 3 * 2**25  # and that are kept at all, then in single precision: 400 MB
+_STORE = 3 * 2**25  # and that are kept at all, then in single precision: 400 MB. A loss is then
+# right to 1e-7 of a variance, which ranks iterates; the answer's own is computed anew.
 _AT_REST = 1e-7  # a column whose coefficients move less, on the correlation scale, rests
 
 
@@ -69,7 +70,8 @@ class ProximalColumns:
         sizes = np.diff(indptr)
         ends = np.cumsum(sizes * (sizes - 1) // 2)
         held = self.gram.C is not None
-        total = int(ends[ends <= _STORE].max(initial=0)) if held else 0
+        room = min(_STORE, self.gram.budget // 40)  # a tenth of the memory at most
+        total = int(ends[ends <= room].max(initial=0)) if held else 0
         self.store = np.empty(total, np.float64 if total <= _EXACT_STORE else np.float32)
         self.place = np.where(ends <= total, ends - sizes * (sizes - 1) // 2, -1)
         self.stored = np.zeros(self.gram.d, dtype=np.bool_)
