@@ -91,3 +91,9 @@ def test_the_baselines_rank_as_they_should():
     assert score["least_variance"] > 0.98
     assert score["least_variance"] > score["variance"] > score["random"] > score["empty"]
     assert score["lasso_mas"] > score["random"]
+
+
+def test_a_random_order_is_not_the_one_that_the_data_came_from():
+    truth = simulate.random_dag(60, 1, rng=3)
+    model = SortRegress(order="random", random_state=3).fit(simulate.sample(truth, 50, rng=4))
+    assert metrics.order_errors(model.order_, truth) > 0.2

@@ -194,7 +194,7 @@ class Run:
         self.time_limit: float | None = learner.time_limit
         self.status: Status = "converged"
         self.iteration = 0
-        self.rng = np.random.default_rng(learner.random_state)
+        self.rng = _stream(learner.random_state)
         self._callback = learner.callback
         self._verbose = bool(learner.verbose)
         self._rows: list[tuple[str, int, float, float, int]] = []
@@ -299,6 +299,13 @@ class Run:
         """Return the table of iterations."""
         columns = ["phase", "iteration", "seconds", "objective", "arcs"]
         return pd.DataFrame(self._rows, columns=columns)
+
+
+def _stream(random_state: Any) -> np.random.Generator:
+    """Return a learner's random numbers: never those that simulated data drew from the seed."""
+    if random_state is None or isinstance(random_state, np.random.Generator):
+        return np.random.default_rng(random_state)
+    return np.random.default_rng([int(random_state), 0x6C6561726E])  # "learn"
 
 
 # ------------------------------------------------------------------ the estimator
