@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -226,3 +228,40 @@ def test_constants_and_copies():
     assert not W[2].any()
     assert not W[:, 2].any()
     assert value == pytest.approx(equation_1(X, W, LAMBDA1), rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_turning_arcs_never_raises_equation_1_and_helps_where_insertions_do_not(seed):
+    truth = random_dag(30, 2, rng=seed)
+    X = sample(truth, 300, rng=seed + 100)
+    arrangement = Arrangement(Gram(as_dataset(X)), 0.1, np.arange(30))
+    stuck = np.zeros(30, dtype=bool)
+    while len(moves := arrangement.insertions(stuck)):
+        variables = arrangement.order[moves[:, 0]]
+        stuck[variables[~arrangement.attempt(moves)]] = True
+    values = [arrangement.value]
+    while arrangement.reverse():
+        values.append(arrangement.value)
+        rank = np.argsort(arrangement.order)
+        rows, columns = arrangement.weights.nonzero()
+        assert (rank[rows] < rank[columns]).all()
+        assert sorted(arrangement.order) == list(range(30))
+        W = arrangement.weights.toarray()
+        centred = X - X.mean(axis=0)
+        direct = np.sum((centred @ W - centred) ** 2) / 600 + 0.1 * np.abs(W).sum()
+        assert arrangement.value == pytest.approx(direct, rel=1e-9)
+    assert all(b < a for a, b in itertools.pairwise(values))
+
+
+def test_some_arc_is_turned_that_no_insertion_turns():
+    turned = 0
+    for seed in range(12):
+        truth = random_dag(40, 2, rng=seed)
+        gram = Gram(as_dataset(sample(truth, 300, rng=seed + 100)))
+        arrangement = Arrangement(gram, 0.1, np.arange(40))
+        stuck = np.zeros(40, dtype=bool)
+        while len(moves := arrangement.insertions(stuck)):
+            variables = arrangement.order[moves[:, 0]]
+            stuck[variables[~arrangement.attempt(moves)]] = True
+        turned += arrangement.reverse()
+    assert turned > 0

@@ -7,8 +7,9 @@ one solve, and each is kept or taken back by the columns of its own stretch: equ
 rises.
 
 Which moves are tried: insertions that must gain, by a bound in closed form (:meth:`Arrangement.
-insertions`), and all swaps of neighbours in the order that interact (:meth:`Arrangement.swaps`).
-An arrangement that no such swap improves is a local optimum for swaps, up to the lasso's tolerance.
+insertions`); arcs turned round together with what depends on them (:meth:`Arrangement.reverse`);
+and all swaps of neighbours in the order that interact (:meth:`Arrangement.swaps`). An arrangement
+that no such swap improves is a local optimum for swaps, up to the lasso's tolerance.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["Arrangement"]
 
 _WORTH = 1e-5  # of equation (1): the least gain that an insertion must promise
+_REACH = 2000  # places between the ends of an arc that is tried the other way
+_MOST_PAIRS = 2**16  # of variables that pass each other when an arc is turned
 _GAIN = 1e-11  # of equation (1): less is rounding
 
 
@@ -125,34 +128,111 @@ class Arrangement:
         ndarray of bool, shape (k,)
             Which were kept.
         """
-        order, stretch = self.order.copy(), np.full(self.gram.d, -1, dtype=np.int64)
-        for i, (old, new) in enumerate(moves):
+        stretches = []
+        for old, new in moves:
             low, high = min(old, new), max(old, new) + 1
-            order[low:high] = np.roll(self.order[low:high], 1 if new < old else -1)
-            stretch[self.order[low:high]] = i  # by variable
-        columns = self._touched(moves, stretch)
+            stretches.append((low, np.roll(self.order[low:high], 1 if new < old else -1)))
+        passed = [
+            (self.order[min(old, new) : max(old, new) + 1], self.order[old]) for old, new in moves
+        ]
+        others = [part[part != v] for part, v in passed]
+        by = [np.full(len(part), v) for part, (_, v) in zip(others, passed)]
+        earlier = [np.full(len(part), new < old) for part, (old, new) in zip(others, moves)]
+        columns = np.union1d(
+            self.order[moves[:, 0]],
+            self._touched(np.concatenate(others), np.concatenate(by), np.concatenate(earlier)),
+        )
+        before = self.order
+        kept, changes = self._try(stretches, columns)
+        for (old, new), keep, change in zip(moves, kept, changes):
+            if not keep and old == new + 1 and np.isfinite(change):
+                pair = (int(before[new]), int(before[old]))
+                self._refused[pair] = self._stamp(*pair)
+        return kept
+
+    def reverse(self) -> int:
+        """Turn arcs round, with what depends on them, where that lowers equation (1).
+
+        The arc u → v is turned by putting u after v, and with u all variables between the two that
+        descend from it. Arcs are tried where u would gain more from v than v from u, the largest
+        gain first, on disjoint stretches of the order.
+
+        Returns
+        -------
+        int
+            How many were turned.
+        """
+        stretches, columns, free = [], [], np.ones(self.gram.d, dtype=np.bool_)
+        rank, arcs = rank_of(self.order), sp.csr_array(self.weights)
+        for u, v in self._doubtful(rank):
+            low, high = rank[u], rank[v] + 1
+            if not free[low:high].all():
+                continue
+            after = np.zeros(high - low, dtype=np.bool_)  # by place: u and its descendants
+            after[0] = True
+            for at in range(high - low):
+                if after[at]:
+                    w = self.order[low + at]
+                    children = rank[arcs.indices[arcs.indptr[w] : arcs.indptr[w + 1]]] - low
+                    after[children[(children > 0) & (children < high - low - 1)]] = True
+            here = self.order[low:high]
+            back, front = here[after], here[~after]
+            if len(back) * len(front) > _MOST_PAIRS:
+                continue
+            free[low:high] = False
+            stretches.append((int(low), np.concatenate([front, back])))
+            gain = np.repeat(back, len(front)), np.tile(front, len(back))
+            lose = gain[1], gain[0]
+            for (them, by), new in ((gain, True), (lose, False)):
+                columns.append(self._touched(them, by, np.full(len(by), new)))
+        if not stretches:
+            return 0
+        kept, _ = self._try(stretches, np.unique(np.concatenate(columns)))
+        return int(kept.sum())
+
+    def _doubtful(self, rank: NDArray[np.int64]) -> list[tuple[int, int]]:
+        """Return arcs (u, v) that by a first estimate gain when turned, the largest gain first."""
+        arcs = self.weights.tocoo()
+        near = np.abs(rank[arcs.row] - rank[arcs.col]) <= _REACH
+        u, v = arcs.row[near].astype(np.int64), arcs.col[near].astype(np.int64)
+        if not len(u):
+            return []
+        p, variance = self._root[u] * self._root[v], self.gram.diag()
+        left, b = self._pairs(v, u)
+        lost = (b * left - p * np.abs(b) + 0.5 * b * b) * variance[v]
+        extra = np.maximum(np.abs(self._pairs(u, v)[0]) - p, 0.0)
+        gain = 0.5 * extra**2 * variance[u] - lost
+        best = [i for i in np.argsort(-gain, kind="stable") if gain[i] > _WORTH * self.value]
+        return [(int(u[i]), int(v[i])) for i in best]
+
+    def _try(
+        self, stretches: list[tuple[int, NDArray[np.int64]]], columns: NDArray[np.int64]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+        """Rearrange disjoint stretches of the order, and keep those that lower equation (1).
+
+        Returns which were kept, and the change of each; infinite where a stop came first.
+        """
+        order, stretch = self.order.copy(), np.full(self.gram.d, -1, dtype=np.int64)
+        for i, (low, fresh) in enumerate(stretches):
+            order[low : low + len(fresh)] = fresh
+            stretch[fresh] = i  # by variable
         fit = lasso.solve(
             self.gram, self.lambda1, order=order, mask=self.mask, start=self.weights,
             columns=columns, tol=self.tol, stop=self.stop,
         )  # fmt: skip
-        change = np.zeros(len(moves))
+        change = np.zeros(len(stretches))
         np.add.at(change, stretch[columns], fit.objective[columns] - self.costs[columns])
         unsolved = columns[~np.isfinite(fit.gap[columns])]
         change[stretch[unsolved]] = np.inf
         kept = change < -_GAIN * self.value
-        for old, new in moves[~kept]:
-            low, high = min(old, new), max(old, new) + 1
-            order[low:high] = self.order[low:high]
-        columns = columns[kept[stretch[columns]]]
-        self._take(fit, columns)
-        for i, (old, new) in enumerate(moves):
-            if kept[i]:
-                self._changes[self.order[min(old, new) : max(old, new) + 1]] += 1
-            elif old == new + 1 and np.isfinite(change[i]):
-                pair = (int(self.order[new]), int(self.order[old]))
-                self._refused[pair] = self._stamp(*pair)
-        self.order = order
-        return kept
+        before = self.order.copy()
+        for (low, fresh), keep in zip(stretches, kept):
+            if keep:
+                self._changes[fresh] += 1
+                before[low : low + len(fresh)] = fresh
+        self._take(fit, columns[kept[stretch[columns]]])
+        self.order = before
+        return kept, change
 
     def widen(self, mask: sp.csc_array, columns: NDArray[np.int64]) -> None:
         """Let more arcs into some columns, by a wider mask, and solve these again."""
@@ -177,17 +257,14 @@ class Arrangement:
     def _stamp(self, u: int, v: int) -> tuple[int, int]:
         return int(self._changes[u]), int(self._changes[v])
 
-    def _touched(self, moves: NDArray[np.int64], stretch: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the columns that moves can change."""
-        moved = self.order[moves[:, 0]]
-        inside = np.flatnonzero(stretch >= 0)
-        passed = np.setdiff1d(inside, moved)
-        by = moved[stretch[passed]]
+    def _touched(
+        self, passed: NDArray[np.int64], by: NDArray[np.int64], earlier: NDArray[np.bool_]
+    ) -> NDArray[np.int64]:
+        """Return which columns change when variables come before them, or go behind them."""
         left, size = self._pairs(passed, by)
-        earlier = moves[stretch[passed], 1] < moves[stretch[passed], 0]
         limit = self._root[passed] * self._root[by]
         touched = np.where(earlier, np.abs(left) > limit * (1 + 1e-9), size != 0)
-        return np.union1d(moved, passed[touched])
+        return np.unique(passed[touched])
 
     def _pairs(
         self, columns: NDArray[np.int64], others: NDArray[np.int64]

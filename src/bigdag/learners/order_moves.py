@@ -139,7 +139,7 @@ class LeastSquaresSearch:
         return run.step(phase, value, weights.nnz, lambda: weights) or run.out_of_time()
 
     def _improve(self, arrangement: Arrangement) -> None:
-        """Insert while much is gained, then swap neighbours until that gains nothing at all."""
+        """Insert while much is gained, turn arcs, then swap neighbours until that gains nothing."""
         stuck = np.zeros(self.run.gram.d, dtype=np.bool_)
         gain = np.inf
         while gain > _ENOUGH * arrangement.value:
@@ -150,6 +150,9 @@ class LeastSquaresSearch:
             gain = before - arrangement.value
             stuck[variables[~kept]] = True
             if self._note("insertion", arrangement):
+                return
+        while arrangement.reverse():
+            if self._note("reversal", arrangement):
                 return
         swapped = 1
         while swapped:
