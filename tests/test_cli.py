@@ -826,8 +826,9 @@ def test_odd_tables_that_work():
         (["--lambda1", "much"], "for '--lambda1': 'much' is neither a number nor 'bic'"),
         (["--threshold", "much"], "for '--threshold': 'much' is neither a number nor 'auto'"),
         (["--lambda1", "bic"], "'proximas' cannot choose lambda1 from the data. Methods that can: "
-         "order-search, order-search-bic. Or add --search"),
+         "order-search. So does --search with --search-score least_squares."),
         (["--lambda1", "bic", "--search", "--search-score", "bic"], "cannot choose lambda1"),
+        (["--method", "order-search-bic", "--lambda1", "bic"], "cannot choose lambda1"),
         (["--search-score", "bic"], "--search-score goes with --search."),
         (["--search", "--search-score", "aic"], "score must be one of 'least_squares', 'bic'"),
         (["--gamma", "0.5"], "--gamma and --penalty are of the extended BIC. They go with "

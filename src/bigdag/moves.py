@@ -128,6 +128,8 @@ class Arrangement:
         ndarray of bool, shape (k,)
             Which were kept.
         """
+        if not len(moves):
+            return np.zeros(0, dtype=np.bool_)
         stretches = []
         for old, new in moves:
             low, high = min(old, new), max(old, new) + 1

@@ -277,21 +277,13 @@ class Store:
     # -------------------------------------------------------------- to run
 
     def plan(self, jobs: Iterable[Mapping[str, Any]]) -> None:
-        """Note what is to be run, so that `status` can say what is missing.
-
-        What an earlier form of the same experiment wanted, and nobody has begun, is forgotten.
-        """
+        """Note what is to be run, so that `status` can say what is missing."""
         rows = [
             (job["run"], job.get("experiment"), job.get("preset"), job["method"]["name"],
              job["dataset"]["name"], job.get("threads"), job.get("time_limit"))
             for job in jobs
         ]  # fmt: skip
         with self._write() as sql:
-            sql.executemany(
-                "DELETE FROM planned WHERE experiment IS ? AND preset IS ? "
-                "AND run NOT IN (SELECT run FROM runs) AND run NOT IN (SELECT run FROM claims)",
-                {(row[1], row[2]) for row in rows},
-            )
             sql.executemany("INSERT OR IGNORE INTO planned VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
     def statuses(self) -> dict[str, str]:
