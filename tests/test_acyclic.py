@@ -173,3 +173,8 @@ def test_explicit_zeros_are_no_arcs():
     W = sp.csc_array(([1.0, 0.0], ([0, 1], [1, 0])), shape=(2, 2))
     assert is_acyclic(W)
     assert project(W, np.array([1, 0])).nnz == 0
+
+
+def test_a_diagonal_far_above_the_arcs_changes_nothing():
+    W = np.array([[1e9, 0.0], [1e-300, 0.0]])
+    assert greedy_order_dense(torch.tensor(W)).tolist() == greedy_order(W).tolist() == [1, 0]

@@ -226,7 +226,8 @@ def greedy_order_dense(W: Any) -> Any:
         """Return rows of W over the largest weight, and where they hold an arc."""
         arcs = W[first:last].detach() != 0
         arcs.diagonal(first).zero_()
-        return (W[first:last].detach().to(torch.float64) / (largest or 1.0)) * arcs, arcs
+        scaled = W[first:last].detach().to(torch.float64) / (largest or 1.0)
+        return torch.where(arcs, scaled, 0.0), arcs  # a diagonal may have become infinite
 
     strip = max(1, 2**22 // d)
     strips = [(a, min(a + strip, d)) for a in range(0, d, strip)]
