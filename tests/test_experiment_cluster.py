@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ from collections import Counter
 import dask
 import psutil
 import pytest
-from distributed import LocalCluster
+from distributed import Client, LocalCluster
 
 from bigdag.errors import BigdagError, MissingExtraError, ParameterError
 from bigdag.experiments import cluster as cluster_module
@@ -174,9 +175,27 @@ def test_what_is_no_address_is_a_sentence(path, monkeypatch, address):
         run(path, [make_job(0)], address)
 
 
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense://x"])
+def test_no_client_is_left_to_close_itself_at_a_bad_moment(path, monkeypatch, address):
+    monkeypatch.setattr(cluster_module, "_CONNECT", 1.0)
+    gc.collect()
+    gc.disable()  # else it may happen to be collected
+    try:
+        before = clients()
+        with pytest.raises(BigdagError):
+            run(path, [make_job(0)], address)
+        assert clients() == before
+    finally:
+        gc.enable()
+
+
+def clients():
+    return sum(isinstance(each, Client) for each in gc.get_objects())
+
+
 def test_workers_that_do_not_say_what_they_have_are_refused(path):
     with (
-        start(resources={}, n_workers=1, processes=False) as own,
+        start(resources={}, n_workers=1) as own,
         pytest.raises(BigdagError, match="do not say what they have"),
     ):
         run(path, [make_job(0)], own.scheduler_address)

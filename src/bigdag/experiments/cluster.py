@@ -11,6 +11,7 @@ system, each machine makes its own data sets there.
 
 from __future__ import annotations
 
+import gc
 import queue
 import secrets
 import tempfile
@@ -114,19 +115,25 @@ def _connect(address: str) -> Any:
         import distributed
     except ImportError:
         raise missing_extra("dask", "experiments", "Running on a cluster (--dask)") from None
+    connect: Any = distributed.Client
+    refusal: BigdagError
     try:
-        connect: Any = distributed.Client
         return connect(address, timeout=_CONNECT, set_as_default=False)
-    except (OSError, TimeoutError) as error:
-        raise BigdagError(
+    except (OSError, TimeoutError):
+        refusal = BigdagError(
             f"No Dask scheduler answers at {address} within {_CONNECT:.0f} s. Start one with "
             "`dask scheduler`, and give the address that it prints. Nothing was run."
-        ) from error
+        )
     except (ValueError, TypeError) as error:
-        raise ParameterError(
+        refusal = ParameterError(
             f"{address!r} is no address of a Dask scheduler: {error}. It looks like "
             "tcp://10.0.0.1:8786."
-        ) from None
+        )
+    # The client that could not connect is garbage, and closes itself when it is collected. That
+    # takes a lock of Dask's: collected while another client or cluster starts, it would wait for
+    # ever, so it is collected now.
+    gc.collect()
+    raise refusal
 
 
 class _Sender:
