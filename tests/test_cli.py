@@ -388,6 +388,25 @@ def test_lambda1_is_chosen_from_the_data(world):
     assert f"{model.lambda1_:.4g}, chosen by the extended BIC" in stdout
 
 
+def test_a_penalty_is_chosen_by_rows_held_out(world):
+    train = world / "train.parquet"
+    words = ["--method", "order-search-bic", "--penalty", "auto", "--threshold", "auto"]
+    report = bigdag_json("fit", train, *words, "--out", "a.npz")
+    data = read_table(train)
+    model = OrderSearch(score="bic", penalty="auto", threshold="auto").fit(data)
+    assert report["penalty"] == model.penalty_
+    assert report["parameters"]["penalty"] == "auto"
+    assert DAG.load("a.npz") == model.dag_
+    stdout, _ = bigdag_("fit", train, *words, "--out", "b.npz")
+    assert f"{model.penalty_:.3g}, chosen by the rows held out" in stdout
+    words = ["--search", "--search-score", "bic", "--penalty", "auto"]
+    report = bigdag_json("fit", train, *words, "--out", "c.npz")
+    assert report["penalty"] in 8 * 2 ** (-np.arange(12) / 2)
+    Path("s.csv").write_text("2,1\n1,3\n")
+    _, stderr = bigdag_("fit", "s.csv", *words, "--covariance", "--n-samples", 9, code=2)
+    assert "a covariance matrix has none" in one_line(stderr)
+
+
 def worth_it(X, weights, penalty):
     """Tell whether each arc, refitted, lowers n log of the squares left by more than its cost."""
     n = len(X)
@@ -834,6 +853,9 @@ def test_odd_tables_that_work():
         (["--gamma", "0.5"], "--gamma and --penalty are of the extended BIC. They go with "
          "--method order-search-bic, --search-score bic, --lambda1 bic or --threshold auto."),
         (["--method", "order-search", "--penalty", "2"], "are of the extended BIC"),
+        (["--threshold", "auto", "--penalty", "auto"], "--penalty auto goes with --method "
+         "order-search-bic or --search-score bic."),
+        (["--penalty", "much"], "for '--penalty': 'much' is neither a number nor 'auto'"),
         (["--search", "--restarts", "3"], "--restarts goes with --method order-search-bic or"),
         (["--method", "order-search-bic", "--gamma", "-1"], "gamma must be a number "),
         (["--threshold", "auto", "--penalty", "-1"], "penalty must be a number >= 0"),

@@ -16,10 +16,12 @@ from sklearn.linear_model import Lasso
 from bigdag import OrderSearch, ProxiMAS, metrics, simulate
 from bigdag.acyclic import is_acyclic
 from bigdag.dag import DAG
-from bigdag.data import as_dataset
+from bigdag.data import Dataset, as_dataset
 from bigdag.errors import DataWarning, GraphError, ParameterError
-from bigdag.learners import order_moves
+from bigdag.gram import Gram
+from bigdag.learners import order_moves, penalty_path
 from bigdag.learners.base import Run
+from bigdag.orders import r2_order
 from bigdag.selection import arc_penalty
 
 from .learner_contract import LearnerContract, equation_1
@@ -145,7 +147,8 @@ def test_no_insertion_lowers_the_bic(seed, k, gamma):
     X = world(8, k, 100, seed)[1]
     model = OrderSearch(score="bic", gamma=gamma, n_jobs=1)
     run = Run(model, as_dataset(X))
-    search = order_moves.InsertionSearch(model, run)
+    cost = arc_penalty(*X.shape, gamma)
+    search = order_moves.InsertionSearch(run, run.gram, cost, model._orders(run, ["r2"]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(order_moves, "_EXACT", 0)
         search.work()
@@ -528,6 +531,80 @@ def test_a_dearer_arc_is_rarer():
     ]
     assert counts == sorted(counts, reverse=True)
     assert counts[0] > counts[3] > counts[4] == 0
+
+
+# ------------------------------------------------------------------ the penalty from the data
+
+
+def test_the_chosen_penalty_is_the_likeliest_of_its_path():
+    X = simulate.standardise(world(30, 2, 200, 3)[1])
+    model = OrderSearch(score="bic", penalty="auto").fit(X)
+    held = np.random.default_rng(0).permutation(200)[:40]
+    kept = np.setdiff1d(np.arange(200), held)
+    path = 8 * 2 ** (-np.arange(12) / 2)
+    likelihoods = [
+        OrderSearch(score="bic", penalty=p, start=start_of(X)).fit(X[kept]).score(X[held])
+        for p in path
+    ]
+    assert model.penalty_ == pytest.approx(path[np.argmax(likelihoods)])
+    # What it then finds is what that penalty finds.
+    plain = OrderSearch(score="bic", penalty=model.penalty_).fit(X)
+    assert arcs(plain.weights_) == arcs(model.weights_)
+    assert plain.score_ == model.score_
+    assert "penalty" in set(model.history_["phase"])
+    again = OrderSearch(score="bic", penalty="auto", random_state=7).fit(X)
+    assert again.penalty_ == model.penalty_
+    assert arcs(again.weights_) == arcs(model.weights_)
+
+
+def start_of(X):
+    """Return the start of "auto" on all of the data."""
+    return DAG(np.zeros((X.shape[1],) * 2), order=r2_order(Gram(as_dataset(X))))
+
+
+def test_a_chosen_penalty_leaves_noise_without_arcs_and_weak_arcs_in():
+    noise = np.random.default_rng(0).normal(size=(150, 20))
+    model = OrderSearch(score="bic", penalty="auto").fit(noise)
+    assert model.weights_.nnz <= 2
+    weak = noise.copy()
+    for j in range(1, 20):
+        weak[:, j] += 0.25 * weak[:, j - 1]
+    counts = [OrderSearch(score="bic", penalty=p).fit(weak).weights_.nnz for p in (1.0, "auto")]
+    assert counts[1] >= counts[0]
+
+
+@pytest.mark.parametrize(("n", "d"), [(3, 4), (9, 12), (10, 12), (30, 60), (40, 1), (40, 6)])
+def test_a_penalty_is_chosen_on_any_shape(n, d):
+    X = np.random.default_rng(1).normal(size=(n, d))
+    X[:, 0] = 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        model = OrderSearch(score="bic", penalty="auto").fit(X)
+    assert is_acyclic(model.weights_)
+    assert model.penalty_ == 1.0 if n < 10 else model.penalty_ > 0
+
+
+def test_time_up_while_the_penalty_is_chosen_leaves_a_dag(monkeypatch):
+    X = world(30, 2, 200)[1]
+    monkeypatch.setattr(
+        penalty_path, "log_likelihood", lambda *_: pytest.fail("time was up before")
+    )
+    model = OrderSearch(score="bic", penalty="auto", max_iter=1).fit(X)
+    assert model.status_ == "max_iter"
+    assert model.penalty_ == 1.0
+    assert is_acyclic(model.weights_)
+    assert model.cpdag_.shape == (30, 30)
+
+
+def test_a_penalty_is_chosen_only_where_it_can_be():
+    X = world(6, 1, 50)[1]
+    with pytest.raises(ParameterError, match="penalty='auto' goes with score='bic'"):
+        OrderSearch(penalty="auto").fit(X)
+    with pytest.raises(ParameterError, match="penalty must be a number"):
+        OrderSearch(score="bic", penalty="much").fit(X)
+    given = Dataset.from_covariance(np.cov(X.T), 50)
+    with pytest.raises(ParameterError, match="a covariance matrix has none"):
+        OrderSearch(score="bic", penalty="auto").fit(given)
 
 
 # ------------------------------------------------------------------ how well it finds the truth

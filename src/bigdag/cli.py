@@ -157,7 +157,9 @@ _SearchScore = Annotated[
 _Gamma = Annotated[
     Any, _number_or("auto", "Of the extended BIC: how much d counts; 0: not.", _SEARCH)
 ]
-_Penalty = Annotated[float | None, _option(help="Factor of an arc's cost in it.", panel=_SEARCH)]
+_Penalty = Annotated[
+    Any, _number_or("auto", "Factor of an arc's cost in it; auto: by rows held out.", _SEARCH)
+]
 _Restarts = Annotated[int | None, _option(help="Of a search by BIC; 0 by default.", panel=_SEARCH)]
 _Settings = Annotated[
     list[str] | None,
@@ -258,7 +260,7 @@ def fit(
         data = cli_fit.standardised(raw) if standardise else raw
         progress.phase("preparing")
         found = recipe.follow(data, progress.callback)
-        dag = recipe.cut(found.dag, data)
+        dag = recipe.cut(found, data)
         dag.save(out, force)
         if check_units and not found.failed:
             agreement = cli_fit.check_units(recipe, raw, dag, standardise, progress.callback)
@@ -269,7 +271,8 @@ def fit(
         "search": score, "before_search": found.first,
         "status": found.status, "n_iter": found.n_iter, "seconds": found.seconds,
         "objective": found.objective, "lambda1": found.lambda1,
-        "extended_bic": found.extended_bic, "refit_gain": found.refit_gain,
+        "extended_bic": found.extended_bic, "penalty": found.penalty,
+        "refit_gain": found.refit_gain,
         "n_arcs_found": found.dag.n_arcs, "threshold": threshold, "n_arcs": dag.n_arcs,
         "n_undirected": _undirected(dag), "var_sortability": cli_fit.order_of_variances(data, dag),
         "depends_on_units": recipe.depends_on_units, "check_units": agreement,

@@ -246,6 +246,8 @@ def _how(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield "extended BIC", f"{report['extended_bic']:.6g}"
     if report["parameters"].get("lambda1") == "bic":
         yield "lambda1", f"{report['lambda1']:.4g}, chosen by the extended BIC"
+    if report["parameters"].get("penalty") == "auto":
+        yield "penalty", f"{report['penalty']:.3g}, chosen by the rows held out"
 
 
 def _what(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:

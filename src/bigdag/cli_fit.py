@@ -23,6 +23,7 @@ from bigdag.dag import DAG
 from bigdag.data import Dataset, as_dataset
 from bigdag.errors import DataWarning, ParameterError, missing_extra
 from bigdag.gram import Gram
+from bigdag.learners.penalty_path import require_rows
 from bigdag.metrics import var_sortability
 from bigdag.selection import significant
 from bigdag.simulate import standardise
@@ -99,6 +100,7 @@ class Outcome:
     objective: float
     lambda1: float
     extended_bic: float | None = None
+    penalty: float | None = None
     refit_gain: float | None = None
     first: dict[str, Any] | None = None
 
@@ -167,6 +169,8 @@ class Recipe:
         The method may use half of it, the search what is left.
         """
         began = time.perf_counter()
+        if self.bic.get("penalty") == "auto":
+            require_rows(data)  # before the method's work
         limit = self.parameters.get("time_limit")
         own = self._of_the_method() | {"callback": callback}
         if self.search is not None and limit is not None:
@@ -197,8 +201,9 @@ class Recipe:
             return replace(last, dag=first.dag, objective=before, extended_bic=None)
         return last
 
-    def cut(self, dag: DAG, data: Dataset) -> DAG:
-        """Return the DAG without the arcs that the threshold leaves out."""
+    def cut(self, found: Outcome, data: Dataset) -> DAG:
+        """Return the DAG that was found without the arcs that the threshold leaves out."""
+        dag = found.dag
         if self.threshold is None:
             return dag
         if not isinstance(self.threshold, str):
@@ -209,7 +214,8 @@ class Recipe:
             given = self.parameters | self.bic  # --set names them too
             known = {name: given[name] for name in ("gamma", "penalty") if name in given}
             search = OrderSearch(**known)  # for its defaults
-            kept = significant(gram, dag.weights, gamma=search.gamma, factor=search.penalty)
+            factor = float(search.penalty if found.penalty is None else found.penalty)
+            kept = significant(gram, dag.weights, gamma=search.gamma, factor=factor)
         finally:
             gram.close()
         flags = dag.reversible
@@ -227,6 +233,10 @@ class Recipe:
         if "restarts" in self.bic and not self._scored_by_bic():
             raise ParameterError(
                 "--restarts goes with --method order-search-bic or --search-score bic."
+            )
+        if self.bic.get("penalty") == "auto" and not self._scored_by_bic():
+            raise ParameterError(
+                "--penalty auto goes with --method order-search-bic or --search-score bic."
             )
         read = self.parameters.get("lambda1") == "bic" or self.threshold == "auto"
         if self.bic.keys() & {"gamma", "penalty"} and not (read or self._scored_by_bic()):
@@ -250,7 +260,7 @@ class Recipe:
 
     def _of_the_search(self) -> dict[str, Any]:
         if self.search is None:
-            return self.bic  # a threshold may read it
+            return self.bic | {"score": "bic"}  # a threshold may read it
         names = ("lambda1", *_SHARED)
         shared = {name: self.parameters[name] for name in names if name in self.parameters}
         return shared | self.bic | {"score": self.search}
@@ -267,6 +277,7 @@ def _outcome(learner: Learner, seconds: float) -> Outcome:
         learner.dag_, learner.status_, learner.n_iter_, seconds, learner.objective_,
         getattr(learner, "lambda1_", None) or learner._penalty(),
         getattr(learner, "score_", None) if by_bic else None,
+        getattr(learner, "penalty_", None) if by_bic else None,
         getattr(learner, "refit_gain_", None),
     )  # fmt: skip
 
@@ -379,7 +390,7 @@ def check_units(
         parameters = recipe.parameters | {"warm_start_dag": _in_units(warm, factor)}
         recipe = replace(recipe, parameters=parameters)
     other = recipe.follow(there, callback)
-    found = recipe.cut(_in_units(other.dag, 1 / factor), here)
+    found = recipe.cut(replace(other, dag=_in_units(other.dag, 1 / factor)), here)
     counts = _agreement(*((found, answer) if in_deviations else (answer, found)))
     same = bool(np.allclose(sd[~raw.constant], 1.0, rtol=0.01))
     return {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from bigdag.gram import Gram
 
-__all__ = ["dual_bound", "gradient", "losses", "on_correlation_scale", "value"]
+__all__ = ["dual_bound", "gradient", "log_likelihood", "losses", "on_correlation_scale", "value"]
 
 
 def on_correlation_scale(gram: Gram, W: sp.sparray) -> sp.csc_array:
@@ -86,6 +86,22 @@ def gradient(gram: Gram, W: sp.sparray, columns: NDArray[np.int64]) -> NDArray[n
         columns, B.indptr.astype(np.int64), B.indices.astype(np.int64), B.data
     )
     return -left * gram.sd * gram.sd[columns][:, None]
+
+
+def log_likelihood(X: NDArray[np.float64], W: sp.sparray, noise: NDArray[np.float64]) -> float:
+    """Return the mean Gaussian log-likelihood of centred samples (n, d) with noise variances (d,).
+
+    Variables without noise are left out.
+
+    Examples
+    --------
+    >>> one = log_likelihood(np.array([[2.0, 2.0]]), sp.csc_array([[0, 1.0], [0, 0]]), np.ones(2))
+    >>> round(float(one + np.log(2 * np.pi)), 3)
+    -2.0
+    """
+    live = noise > 0
+    square = np.mean((X - (W.T @ X.T).T)[:, live] ** 2, axis=0)
+    return float(-0.5 * np.sum(np.log(2 * np.pi * noise[live]) + square / noise[live]))
 
 
 # ------------------------------------------------------------------ compiled kernels

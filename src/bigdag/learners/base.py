@@ -308,6 +308,12 @@ def _stream(random_state: Any) -> np.random.Generator:
     return np.random.default_rng([int(random_state), 0x6C6561726E])  # "learn"
 
 
+def noise_variances(gram: Gram, losses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what the columns' losses leave of their variances (d,)."""
+    # A perfect fit leaves rounding; without a floor unseen data would have no likelihood.
+    return np.maximum(2 * losses, 1e-12 * gram.diag())
+
+
 # ------------------------------------------------------------------ the estimator
 
 
@@ -413,11 +419,7 @@ class Learner(BaseEstimator):
         if data.X is None:
             raise ParameterError("score needs samples. Got a covariance matrix instead.")
         centred = data.X + (data.mean - self._mean)
-        residual = centred - (self.weights_.T @ centred.T).T
-        live = self.noise_variances_ > 0
-        variance = self.noise_variances_[live]
-        square = np.mean(residual[:, live] ** 2, axis=0)
-        return float(-0.5 * np.sum(np.log(2 * np.pi * variance) + square / variance))
+        return objective.log_likelihood(centred, self.weights_, self.noise_variances_)
 
     # -------------------------------------------------------------- inside
 
@@ -490,9 +492,7 @@ class Learner(BaseEstimator):
         self.objective_ = float(
             column_losses.sum() + run.lambda1 * np.abs(self.weights_.data).sum()
         )
-        variance = 2 * column_losses
-        # A perfect fit leaves rounding; without a floor unseen data would have no likelihood.
-        self.noise_variances_ = np.maximum(variance, 1e-12 * run.gram.diag())
+        self.noise_variances_ = noise_variances(run.gram, column_losses)
         self.history_ = run.history()
         self.status_ = run.status
         self.n_iter_ = run.iteration

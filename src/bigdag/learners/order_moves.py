@@ -15,14 +15,14 @@ import scipy.sparse as sp
 
 from bigdag import insertion, lasso, orders
 from bigdag.acyclic import rank_of
-from bigdag.errors import ParameterError
 from bigdag.moves import Arrangement
 from bigdag.objective import losses, on_correlation_scale
-from bigdag.selection import arc_penalty, choose_lambda1, least_squares
+from bigdag.selection import choose_lambda1, least_squares
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from bigdag.gram import Gram
     from bigdag.learners.base import Run
     from bigdag.learners.order_search import OrderSearch
 
@@ -70,7 +70,7 @@ class LeastSquaresSearch:
         found = learner._orders(run, ["least_variance"], support)
         if isinstance(learner.lambda1, str):
             run.lambda1 = choose_lambda1(
-                gram, found[0], mask=self.mask, gamma=learner.gamma, factor=learner.penalty,
+                gram, found[0], mask=self.mask, gamma=learner.gamma, factor=learner.penalty_,
                 stop=run.out_of_time,
             )  # fmt: skip
             run.settle(run.best_weights, run.best_order)  # its equation (1) has changed
@@ -206,17 +206,35 @@ def _outside(left, block, rank, limit, indptr, indices, keep, first, last):  # t
 
 
 class InsertionSearch:
-    """The search that lowers the extended BIC."""
+    """The search that lowers the extended BIC.
 
-    def __init__(self, learner: OrderSearch, run: Run) -> None:
-        self.learner, self.run = learner, run
-        if learner.restarts is None and run.time_limit is None and run.max_iter is None:
-            raise ParameterError(
-                "restarts=None goes on until the time limit. Got time_limit=None: set one, or "
-                "give a number of restarts."
-            )
-        gram = run.gram
-        cost = arc_penalty(gram.n_samples, gram.d, learner.gamma, learner.penalty)
+    Parameters
+    ----------
+    run : Run
+        Where the answers and the steps go.
+    gram : Gram
+        The second moments: those of the run, or of a part of its rows.
+    cost : float
+        Of an arc.
+    starts : list of ndarray
+        Orders to begin from, of which the best is taken.
+    restarts : int or None, default=0
+        As of OrderSearch.
+    phase : str, optional
+        What every step is called, in place of what it does.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        gram: Gram,
+        cost: float,
+        starts: list[NDArray[np.int64]],
+        restarts: int | None = 0,
+        phase: str | None = None,
+    ) -> None:
+        self.run, self.gram, self.starts = run, gram, starts
+        self.restarts, self.phase = restarts, phase
         # An arc that is not worth it on its own is found by the check outside the candidates.
         limit = np.sqrt(-np.expm1(-cost / gram.n_samples))
         indptr, indices = _symmetric(*orders.correlated(gram, limit, _CANDIDATES))
@@ -231,34 +249,32 @@ class InsertionSearch:
         """Make the present state the answer."""
         if not self._begun:
             return
-        weights = least_squares(self.run.gram, self.problem, self.state)
+        weights = least_squares(self.gram, self.problem, self.state)
         self.run.settle(weights, self.state.order.copy())
 
     def _note(self, phase: str) -> bool:
         self.settle()
         run = self.run
         weights = run.best_weights
-        return run.step(phase, run.best_objective, weights.nnz, lambda: weights)
+        return run.step(self.phase or phase, run.best_objective, weights.nnz, lambda: weights)
 
     def work(self) -> None:
         """Begin from the best start, descend, look outside the candidates, and go on."""
-        run, gram = self.run, self.run.gram
+        gram = self.gram
         if gram.d <= _EXACT:
             self._exact()
             self._begun = True
             self._note("exact")
             return
-        starts = self.learner._orders(run, ["r2"])
-        states = [self._fitted(order) for order in starts]
-        self.state = _least(states)
+        self.state = _least([self._fitted(order) for order in self.starts])
         self._begun = True
-        if self._note("start") or not self._descend() or not self._restart():
-            return
+        if not self._note("start") and self._descend():
+            self._restart()
 
     def _fitted(self, order: NDArray[np.int64]) -> insertion.State:
         state = insertion.begin(order, self.most)
-        self.run.gram.each(
-            lambda a, b: insertion.fit(self.problem, state, np.arange(a, b)), self.run.gram.d
+        self.gram.each(
+            lambda a, b: insertion.fit(self.problem, state, np.arange(a, b)), self.gram.d
         )
         return state
 
@@ -284,7 +300,7 @@ class InsertionSearch:
 
     def _some_looks(self) -> tuple[bool, int]:
         """Look at a quarter of the variables, or until time is up; as `insertion.descend`."""
-        done, moved, looks = False, 0, max(_LOOKS, self.run.gram.d // 4)
+        done, moved, looks = False, 0, max(_LOOKS, self.gram.d // 4)
         while not done and looks > 0 and not self.run.out_of_time():
             done, more = insertion.descend(self.problem, self.state, min(looks, _LOOKS))
             moved += more
@@ -293,7 +309,7 @@ class InsertionSearch:
 
     def _widen(self) -> bool:
         """Add to the candidates what would help from outside of them; tell whether any."""
-        gram = self.run.gram
+        gram = self.gram
         found = gram.each(partial(insertion.outsiders, self.problem, self.state, 10), gram.d)
         pairs = np.array([pair for piece in found for pair in piece], dtype=np.int64).reshape(-1, 2)
         if not len(pairs):
@@ -306,10 +322,10 @@ class InsertionSearch:
         self.state.cursor[0] = 0
         return True
 
-    def _restart(self) -> bool:
+    def _restart(self) -> None:
         """Shake the order and descend again, several times side by side; keep what is better."""
-        run, wanted = self.run, self.learner.restarts
-        done, d = 0, run.gram.d
+        run, wanted = self.run, self.restarts
+        done, d = 0, self.gram.d
         while wanted is None or done < wanted:
             count = _CHAINS if wanted is None else min(_CHAINS, wanted - done)
             size = min(d, _SHAKEN)
@@ -319,15 +335,14 @@ class InsertionSearch:
             if best is not self.state:
                 self.state = best
                 if not self._descend():
-                    return False
+                    return
             done += count
             if self._note("restart"):
-                return False
-        return True
+                return
 
     def _chains(self, draws: list[Any]) -> list[insertion.State]:
         try:
-            return self.run.gram.each(lambda a, b: self._chain(draws[a]), len(draws), chunk=1)  # noqa: ARG005
+            return self.gram.each(lambda a, b: self._chain(draws[a]), len(draws), chunk=1)  # noqa: ARG005
         except BaseException:
             self._halted = True  # an interrupt need not wait for the chains under way
             raise
@@ -342,9 +357,9 @@ class InsertionSearch:
 
     def _exact(self) -> None:
         """Weigh every order and every set of parents."""
-        d, n = self.run.gram.d, self.run.gram.n_samples
-        C = self.run.gram.block(np.arange(d), np.arange(d))
-        live = self.run.gram.sd > 0
+        d, n = self.gram.d, self.gram.n_samples
+        C = self.gram.block(np.arange(d), np.arange(d))
+        live = self.gram.sd > 0
         costs, chosen = np.zeros((d, 2**d)), np.zeros((d, 2**d), dtype=np.int64)
         for v in range(d):
             for s in range(2**d):
