@@ -215,15 +215,15 @@ class _Problem:
             support[a], values[a] = support[a][:0], values[a][:0]
             objective[a] = 0.5 * self.live[block[a]]
         for a in todo:
-            keep = allowed[a, support[a]] & (values[a] != 0)
-            support[a], values[a] = support[a][keep], values[a][keep]
+            if len(support[a]):
+                keep = allowed[a, support[a]] & (values[a] != 0)
+                support[a], values[a] = support[a][keep], values[a][keep]
         gram = self.gram
         if gram.C is not None:
             flat = _flat(support, values, todo)
+            may = allowed if len(todo) == len(block) else allowed[todo]
             pieces = gram.each(
-                partial(
-                    _solve_held, gram.C, allowed[todo], self.root, block[todo], *flat, self.tol
-                ),
+                partial(_solve_held, gram.C, may, self.root, block[todo], *flat, self.tol),
                 len(todo),
             )
             at = 0
@@ -344,44 +344,69 @@ def _penalty(root, i, j):  # type: ignore[no-untyped-def]
     return max(root[i] * root[j], _LEAST_PENALTY)
 
 
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _worst(left, allowed, root, own):  # type: ignore[no-untyped-def]
+    """Return the largest correlation with the residual in units of its penalty."""
+    worst = 0.0
+    for i in range(len(left)):
+        ratio = abs(left[i]) / max(root[i] * own, _LEAST_PENALTY)
+        ratio = ratio if allowed[i] else 0.0
+        worst = max(worst, ratio)
+    return worst
+
+
 @numba.njit(cache=True, nogil=True)
 def _certify_column(left, C_row, allowed, root, j, members, b):  # type: ignore[no-untyped-def]
-    """Return objective and duality gap of a column, and the violators to add to its members.
+    """Return objective and duality gap of a column.
 
     ``left`` (d,) holds the correlations of all variables with the residual, ``C_row`` those with
     the column itself.
     """
-    d = len(left)
     explained, fitted, penalty = 0.0, 0.0, 0.0
-    inside = np.zeros(d, dtype=np.bool_)
     for s in range(len(members)):
         i = members[s]
-        inside[i] = True
         explained += C_row[i] * b[s]
         fitted += left[i] * b[s]
         penalty += _penalty(root, i, j) * abs(b[s])
     square = max(1.0 - explained - fitted, 0.0)  # |r|²
-    limit = np.inf
-    new, excess = np.empty(d, dtype=np.int64), np.empty(d)
-    count = 0
-    for i in range(d):
-        if allowed[i]:
-            size, p = abs(left[i]), _penalty(root, i, j)
-            if size > p:
-                if not inside[i]:
-                    new[count] = i
-                    excess[count] = p - size
-                    count += 1
-                if size * limit > p:
-                    limit = p / size
-            elif limit > 1.0 and size * limit > p:
-                limit = p / size
+    worst = _worst(left, allowed, root, root[j])
+    limit = 1.0 / worst if worst > 0.0 else np.inf
     objective = 0.5 * square + penalty
     gap = max(objective - dual_bound(1.0 - explained, square, limit), 0.0)
+    return objective, gap
+
+
+@numba.njit(cache=True, nogil=True)
+def _violators(left, allowed, root, j, members, inside, new, excess):  # type: ignore[no-untyped-def]
+    """Return the variables to add to the members: those furthest above their penalty.
+
+    ``inside`` (d,) is False throughout, before and after; ``new`` and ``excess`` are room (d,).
+    """
+    for i in members:
+        inside[i] = True
+    count = 0
+    for i in range(len(left)):
+        over = abs(left[i]) - _penalty(root, i, j)
+        if over > 0.0 and allowed[i] and not inside[i]:
+            new[count], excess[count] = i, over
+            count += 1
+    for i in members:
+        inside[i] = False
     most = max(_FIRST, len(members))
-    if count > most:
-        return objective, gap, np.sort(new[np.argsort(excess[:count])[:most]])
-    return objective, gap, new[:count].copy()
+    if count <= most:
+        return new[:count].copy()
+    least = np.partition(excess[:count], count - most)[count - most]
+    kept = np.empty(most, dtype=np.int64)
+    size, ties = 0, most
+    for e in range(count):
+        if excess[e] > least:
+            ties -= 1
+    for e in range(count):
+        if excess[e] > least or (excess[e] == least and ties > 0):
+            ties -= excess[e] == least
+            kept[size] = new[e]
+            size += 1
+    return kept
 
 
 @numba.njit(cache=True, nogil=True)
@@ -391,11 +416,16 @@ def _certify(left, C_rows, allowed, root, columns, indptr, indices, values, firs
     objective, gap = np.empty(k), np.empty(k)
     found = np.zeros(k + 1, dtype=np.int64)
     added = [np.empty(0, dtype=np.int64)]
+    d = len(root)
+    inside, new_room, excess = np.zeros(d, dtype=np.bool_), np.empty(d, dtype=np.int64), np.empty(d)
     for at in range(k):
         a = first + at
         span = slice(indptr[a], indptr[a + 1])
-        objective[at], gap[at], new = _certify_column(
+        objective[at], gap[at] = _certify_column(
             left[a], C_rows[a], allowed[a], root, columns[a], indices[span], values[span]
+        )
+        new = _violators(
+            left[a], allowed[a], root, columns[a], indices[span], inside, new_room, excess
         )
         added.append(new)
         found[at + 1] = found[at] + len(new)
@@ -416,27 +446,26 @@ def _solve_held(C, allowed, root, columns, indptr, indices, values, tol, first, 
     objective, gap = np.empty(k), np.empty(k)
     found = np.zeros(k + 1, dtype=np.int64)
     all_members, all_b = [np.empty(0, dtype=np.int64)], [np.empty(0)]
+    d = len(root)
+    inside, new_room, excess = np.zeros(d, dtype=np.bool_), np.empty(d, dtype=np.int64), np.empty(d)
     for at in range(k):
         a = first + at
         j = columns[a]
         members, b = indices[indptr[a] : indptr[a + 1]], values[indptr[a] : indptr[a + 1]]
         left = C[j].copy()
-        for s in range(len(members)):
-            _subtract(left, C[members[s]], b[s])
+        _subtract_rows(left, C, members, b)
         for _ in range(_MAX_ROUNDS):
-            objective[at], gap[at], new = _certify_column(
-                left, C[j], allowed[a], root, j, members, b
-            )
+            objective[at], gap[at] = _certify_column(left, C[j], allowed[a], root, j, members, b)
             if gap[at] <= tol * objective[at]:
                 break
+            new = _violators(left, allowed[a], root, j, members, inside, new_room, excess)
             members = np.concatenate((members, new))
             b = np.concatenate((b, np.zeros(len(new))))
             before = b.copy()
             goal = max(0.3 * tol, 0.1 * gap[at] / objective[at])
             _descend_column(C, True, C[j], root, j, members, b, goal)
-            for s in range(len(members)):
-                if b[s] != before[s]:
-                    _subtract(left, C[members[s]], b[s] - before[s])
+            changed = b != before
+            _subtract_rows(left, C, members[changed], (b - before)[changed])
             keep = b != 0.0
             members, b = members[keep], b[keep]
         all_members.append(members)
@@ -450,10 +479,21 @@ def _solve_held(C, allowed, root, columns, indptr, indices, values, tol, first, 
 
 
 @numba.njit(cache=True, nogil=True, fastmath=True)
-def _subtract(left, row, value):  # type: ignore[no-untyped-def]
-    """Subtract value times a row, in place."""
-    for i in range(len(left)):
-        left[i] -= value * row[i]
+def _subtract_rows(left, C, members, values):  # type: ignore[no-untyped-def]
+    """Subtract values times rows of C, in place; several rows in one pass over left."""
+    m, d = len(members), len(left)
+    s = 0
+    while s + 4 <= m:
+        r0, r1, r2, r3 = C[members[s]], C[members[s + 1]], C[members[s + 2]], C[members[s + 3]]
+        v0, v1, v2, v3 = values[s], values[s + 1], values[s + 2], values[s + 3]
+        for i in range(d):
+            left[i] -= v0 * r0[i] + v1 * r1[i] + v2 * r2[i] + v3 * r3[i]
+        s += 4
+    while s < m:
+        row, value = C[members[s]], values[s]
+        for i in range(d):
+            left[i] -= value * row[i]
+        s += 1
 
 
 @numba.njit(cache=True, nogil=True)
