@@ -136,8 +136,8 @@ def measure(d: int) -> list[dict[str, object]]:
     )
     steps = fista_steps_needed(gram, exact, curvature, 64)
     gap = float(exact.gap.sum() / exact.objective.sum())
-    row("fit", steps * step_time, fit_seconds(tol), dense_steps=steps, dense_step_s=step_time, gap=gap,
-        arcs=int(exact.weights.nnz), tol=tol)  # fmt: skip
+    row("fit", steps * step_time, fit_seconds(tol), dense_steps=steps, dense_step_s=step_time,
+        gap=gap, arcs=int(exact.weights.nnz), tol=tol)  # fmt: skip
     row("fit, default", steps * step_time, fit_seconds(NEAR))
 
     W = torch.as_tensor(exact.weights.toarray(), dtype=torch.float32)
