@@ -75,6 +75,7 @@ class ProximalColumns:
         self.store = np.empty(total, np.float64 if total <= _EXACT_STORE else np.float32)
         self.place = np.where(ends <= total, ends - sizes * (sizes - 1) // 2, -1)
         self.stored = np.zeros(self.gram.d, dtype=np.bool_)
+        self.correlation = np.empty(len(b) if held else 0)  # of each member with its column
 
     def step(self, order: NDArray[np.int64]) -> float:
         """Take one step towards φ with the projection on ``order`` as its centre.
@@ -102,7 +103,8 @@ class ProximalColumns:
                 gram.C if held else gram.Z, held, todo[first:last], self.indptr, self.indices,
                 self.b, self.y, self.centre, self.root, self.pull,
                 self.global_step if self.literal else np.empty(0), momentum,
-                self.curvature, self.loss, self.resting, self.store, self.place, self.stored,
+                self.curvature, self.loss, self.resting, self.correlation, self.store, self.place,
+                self.stored,
             )  # fmt: skip
 
         gram.each(work, len(todo), chunk=32)
@@ -197,52 +199,47 @@ def _largest_eigenvalue(gram: Gram) -> float:
 @numba.njit(cache=True, nogil=True, fastmath=True)
 def _step_columns(  # type: ignore[no-untyped-def]
     source, is_gram, todo, indptr, indices, b, y, centre, root, pull, global_step, momentum,
-    curvature, loss, resting, store, place, stored,
+    curvature, loss, resting, correlation, store, place, stored,
 ):  # fmt: skip
     """Take one step in each column of todo, in place; note the loss of the centre and rest."""
     for j in todo:
         span = slice(indptr[j], indptr[j + 1])
         members, y_j, b_j, centre_j = indices[span], y[span], b[span], centre[span]
         m = len(members)
-        at_y, at_centre = np.zeros(m), np.zeros(m)  # z_iᵀ(z_j - Z y), and the same at the centre
+        at_y = np.zeros(m)  # z_iᵀ(z_j - Z y)
         bound = curvature[j]
         if is_gram:
-            own = source[j]
+            own, at = correlation[span], place[j]
+            if not stored[j]:
+                for s in range(m):
+                    own[s] = source[j, members[s]]
             size = np.ones(m if bound == 0.0 else 0)
-            q = np.empty(m)
-            at = place[j]
+            q = np.empty(0 if stored[j] else m)
+            square = 1.0  # what the centre leaves of the variance
             for s in range(m):
+                y_s, centre_s, kept = y_j[s], centre_j[s], 0.0
                 if stored[j]:
-                    for t in range(s):
-                        q[t] = store[at + t]
+                    total = _along(store[at : at + s], y_j, y_s, at_y)
+                    if centre_s != 0.0:
+                        kept = _inner(store[at : at + s], centre_j)
                 else:
                     row = source[members[s]]
                     for t in range(s):
                         q[t] = row[members[t]]
+                    total = _along(q[:s], y_j, y_s, at_y)
+                    if centre_s != 0.0:
+                        kept = _inner(q[:s], centre_j)
                     if at >= 0:
                         for t in range(s):
                             store[at + t] = q[t]
+                    if bound == 0.0:
+                        for t in range(s):
+                            size[s] += abs(q[t])
+                            size[t] += abs(q[t])
                 at += s if at >= 0 else 0
-                total_y, total_c = y_j[s], centre_j[s]
-                for t in range(s):
-                    total_y += q[t] * y_j[t]
-                    total_c += q[t] * centre_j[t]
-                at_y[s] = own[members[s]] - total_y
-                at_centre[s] = own[members[s]] - total_c
-                if y_j[s] != 0.0:
-                    for t in range(s):
-                        at_y[t] -= q[t] * y_j[s]
-                if centre_j[s] != 0.0:
-                    for t in range(s):
-                        at_centre[t] -= q[t] * centre_j[s]
-                if bound == 0.0:
-                    for t in range(s):
-                        size[s] += abs(q[t])
-                        size[t] += abs(q[t])
+                at_y[s] = own[s] - total - y_s
+                square += centre_s * (2.0 * (kept - own[s]) + centre_s)
             stored[j] = place[j] >= 0
-            square = 1.0
-            for s in range(m):
-                square -= centre_j[s] * (own[members[s]] + at_centre[s])
             if bound == 0.0:
                 bound = size.max() if m > 0 else 1.0
         else:
@@ -276,6 +273,27 @@ def _step_columns(  # type: ignore[no-untyped-def]
             b_j[s] = new
             y_j[s] = new + momentum * change
         resting[j] = moved <= _AT_REST
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _inner(row, values):  # type: ignore[no-untyped-def]
+    """Return the inner product of a row of a triangle with values."""
+    total = 0.0
+    for t in range(len(row)):
+        total += row[t] * values[t]
+    return total
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _along(row, values, own, out):  # type: ignore[no-untyped-def]
+    """Return the inner product of a row of a triangle with values; subtract its mirror from out."""
+    total = 0.0
+    for t in range(len(row)):
+        total += row[t] * values[t]
+    if own != 0.0:
+        for t in range(len(row)):
+            out[t] -= own * row[t]
+    return total
 
 
 @numba.njit(cache=True, nogil=True, fastmath=True)
