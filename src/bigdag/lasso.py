@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from bigdag.gram import Gram
 
-__all__ = ["LassoFit", "solve"]
+__all__ = ["LassoFit", "solve", "violators"]
 
 _FIRST = 24  # parents a working set begins with
 _MAX_ROUNDS = 60
@@ -377,10 +377,19 @@ def _certify_column(left, C_row, allowed, root, j, members, b):  # type: ignore[
 
 
 @numba.njit(cache=True, nogil=True)
-def _violators(left, allowed, root, j, members, inside, new, excess):  # type: ignore[no-untyped-def]
-    """Return the variables to add to the members: those furthest above their penalty.
+def violators(left, allowed, root, j, members, most, inside, new, excess):  # type: ignore[no-untyped-def]
+    """Return the variables to add to the members of column j: those furthest above their penalty.
 
-    ``inside`` (d,) is False throughout, before and after; ``new`` and ``excess`` are room (d,).
+    ``left`` (d,) holds the correlations of all variables with the residual, ``root`` (d,) the roots
+    of the penalties. At most ``most`` are returned, in the order of the variables. ``inside`` (d,)
+    is False for all members, before and after; ``new`` and ``excess`` are room (d,).
+
+    Examples
+    --------
+    >>> left, all_of_them, root = np.array([0.0, 0.9, 0.5, 0.1]), np.ones(4, dtype=bool), np.ones(4)
+    >>> room = np.zeros(4, dtype=bool), np.empty(4, dtype=np.int64), np.empty(4)
+    >>> violators(left, all_of_them, 0.5 * root, 0, np.array([1]), 5, *room)
+    array([2])
     """
     for i in members:
         inside[i] = True
@@ -392,7 +401,6 @@ def _violators(left, allowed, root, j, members, inside, new, excess):  # type: i
             count += 1
     for i in members:
         inside[i] = False
-    most = max(_FIRST, len(members))
     if count <= most:
         return new[:count].copy()
     least = np.partition(excess[:count], count - most)[count - most]
@@ -417,16 +425,16 @@ def _certify(left, C_rows, allowed, root, columns, indptr, indices, values, firs
     found = np.zeros(k + 1, dtype=np.int64)
     added = [np.empty(0, dtype=np.int64)]
     d = len(root)
-    inside, new_room, excess = np.zeros(d, dtype=np.bool_), np.empty(d, dtype=np.int64), np.empty(d)
+    room = np.zeros(d, dtype=np.bool_), np.empty(d, dtype=np.int64), np.empty(d)
     for at in range(k):
         a = first + at
         span = slice(indptr[a], indptr[a + 1])
         objective[at], gap[at] = _certify_column(
             left[a], C_rows[a], allowed[a], root, columns[a], indices[span], values[span]
         )
-        new = _violators(
-            left[a], allowed[a], root, columns[a], indices[span], inside, new_room, excess
-        )
+        members = indices[span]
+        most = max(_FIRST, len(members))
+        new = violators(left[a], allowed[a], root, columns[a], members, most, *room)
         added.append(new)
         found[at + 1] = found[at] + len(new)
     flat = np.empty(found[k], dtype=np.int64)
@@ -447,7 +455,7 @@ def _solve_held(C, allowed, root, columns, indptr, indices, values, tol, first, 
     found = np.zeros(k + 1, dtype=np.int64)
     all_members, all_b = [np.empty(0, dtype=np.int64)], [np.empty(0)]
     d = len(root)
-    inside, new_room, excess = np.zeros(d, dtype=np.bool_), np.empty(d, dtype=np.int64), np.empty(d)
+    room = np.zeros(d, dtype=np.bool_), np.empty(d, dtype=np.int64), np.empty(d)
     for at in range(k):
         a = first + at
         j = columns[a]
@@ -458,7 +466,8 @@ def _solve_held(C, allowed, root, columns, indptr, indices, values, tol, first, 
             objective[at], gap[at] = _certify_column(left, C[j], allowed[a], root, j, members, b)
             if gap[at] <= tol * objective[at]:
                 break
-            new = _violators(left, allowed[a], root, j, members, inside, new_room, excess)
+            most = max(_FIRST, len(members))
+            new = violators(left, allowed[a], root, j, members, most, *room)
             members = np.concatenate((members, new))
             b = np.concatenate((b, np.zeros(len(new))))
             before = b.copy()

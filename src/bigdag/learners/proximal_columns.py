@@ -6,6 +6,8 @@ correlation scale, with ``pull_i = lambda2 / sd_i²`` and ``p_i = lambda1 / (sd_
 
 from __future__ import annotations
 
+from functools import partial
+
 import numba
 import numpy as np
 import scipy.sparse as sp
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from bigdag import objective
 from bigdag.acyclic import rank_of
 from bigdag.gram import Gram
+from bigdag.lasso import violators
 
 __all__ = ["ProximalColumns"]
 
@@ -65,8 +68,8 @@ class ProximalColumns:
         self.resting = np.zeros(self.gram.d, dtype=np.bool_)
         self.loss = np.zeros(self.gram.d)
         self.curvature = np.zeros(self.gram.d)
-        # Steps read the same correlations again and again, spread over the whole matrix: the first
-        # step on a pattern lays them side by side, the lower triangle of each column's members.
+        # Steps read the same correlations again and again, spread over the whole matrix. They are
+        # laid side by side: each member's with its column, and the lower triangle of the members.
         sizes = np.diff(indptr)
         ends = np.cumsum(sizes * (sizes - 1) // 2)
         held = self.gram.C is not None
@@ -74,8 +77,17 @@ class ProximalColumns:
         total = int(ends[ends <= room].max(initial=0)) if held else 0
         self.store = np.empty(total, np.float64 if total <= _EXACT_STORE else np.float32)
         self.place = np.where(ends <= total, ends - sizes * (sizes - 1) // 2, -1)
-        self.stored = np.zeros(self.gram.d, dtype=np.bool_)
-        self.correlation = np.empty(len(b) if held else 0)  # of each member with its column
+        self.correlation = np.empty(len(b) if held else 0)
+        if held:
+            shape = (self.gram.d, self.gram.d)
+            by_row = sp.csc_array((np.arange(len(b)), indices, indptr), shape=shape).tocsr()
+            self.gram.each(
+                partial(
+                    _fill, self.gram.C, by_row.indptr, by_row.indices, by_row.data, indptr, indices,
+                    self.place, self.store, self.correlation,
+                ),
+                self.gram.d, chunk=64,
+            )  # fmt: skip
 
     def step(self, order: NDArray[np.int64]) -> float:
         """Take one step towards φ with the projection on ``order`` as its centre.
@@ -104,7 +116,6 @@ class ProximalColumns:
                 self.b, self.y, self.centre, self.root, self.pull,
                 self.global_step if self.literal else np.empty(0), momentum,
                 self.curvature, self.loss, self.resting, self.correlation, self.store, self.place,
-                self.stored,
             )  # fmt: skip
 
         gram.each(work, len(todo), chunk=32)
@@ -148,29 +159,22 @@ class ProximalColumns:
         gram = self.gram
         at = self.y if self.literal else self.b
         sizes = np.diff(self.indptr)
-        added: list[NDArray[np.int64]] = []
+        most = 8 + sizes // 4 if self.eager else 4 + sizes // 20
+        if self.literal:
+            most = np.full(gram.d, gram.d)
+        found: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         keep = (self.b != 0) | (self.y != 0)  # and those that want in; the others leave their set
         for block in gram.blocks(np.arange(gram.d)):
             piece = slice(self.indptr[block[0]], self.indptr[block[-1] + 1])
             indptr = self.indptr[block[0] : block[-1] + 2] - self.indptr[block[0]]
-            left = np.abs(gram.residual_rows(block, indptr, self.indices[piece], at[piece]))
-            left -= self.root * self.root[block][:, None]
-            members = self.columns[piece] - block[0], self.indices[piece]
-            keep[piece] |= left[members] > 0
-            left[members] = 0.0
-            left[np.arange(len(block)), block] = 0.0
-            left[:, gram.sd == 0] = 0.0
-            for a, j in enumerate(block):
-                new = np.flatnonzero(left[a] > 0) if gram.sd[j] > 0 else np.empty(0, dtype=int)
-                most = (
-                    len(new)
-                    if self.literal
-                    else (8 + sizes[j] // 4 if self.eager else 4 + sizes[j] // 20)
-                )
-                if len(new) > most:
-                    new = np.sort(new[np.argpartition(-left[a, new], most)[:most]])
-                added.append(new.astype(np.int64))
-        counts = np.array([len(new) for new in added], dtype=np.int64)
+            members = self.indices[piece]
+            left = gram.residual_rows(block, indptr, members, at[piece])
+            look = partial(
+                _look_around, left, block, gram.sd > 0, self.root, indptr, members, most[block],
+                keep[piece],
+            )  # fmt: skip
+            found += gram.each(look, len(block))
+        counts = np.concatenate([np.zeros(0, dtype=np.int64), *(each[0] for each in found)])
         self.checked = not counts.any()
         if not self.eager or counts.sum() <= 0.02 * len(self.b):
             self.wait *= 2
@@ -178,7 +182,7 @@ class ProximalColumns:
         if self.checked:
             return
         columns = np.concatenate([self.columns[keep], np.repeat(np.arange(gram.d), counts)])
-        rows = np.concatenate([self.indices[keep], *added])
+        rows = np.concatenate([self.indices[keep], *(each[1] for each in found)])
         fresh = np.zeros(int(counts.sum()))
         by = np.lexsort((rows, columns))
         y = np.concatenate([self.y[keep], fresh])[by]
@@ -199,7 +203,7 @@ def _largest_eigenvalue(gram: Gram) -> float:
 @numba.njit(cache=True, nogil=True, fastmath=True)
 def _step_columns(  # type: ignore[no-untyped-def]
     source, is_gram, todo, indptr, indices, b, y, centre, root, pull, global_step, momentum,
-    curvature, loss, resting, correlation, store, place, stored,
+    curvature, loss, resting, correlation, store, place,
 ):  # fmt: skip
     """Take one step in each column of todo, in place; note the loss of the centre and rest."""
     for j in todo:
@@ -210,18 +214,19 @@ def _step_columns(  # type: ignore[no-untyped-def]
         bound = curvature[j]
         if is_gram:
             own, at = correlation[span], place[j]
-            if not stored[j]:
-                for s in range(m):
-                    own[s] = source[j, members[s]]
             size = np.ones(m if bound == 0.0 else 0)
-            q = np.empty(0 if stored[j] else m)
+            q = np.empty(m if at < 0 else 0)
             square = 1.0  # what the centre leaves of the variance
             for s in range(m):
                 y_s, centre_s, kept = y_j[s], centre_j[s], 0.0
-                if stored[j]:
-                    total = _along(store[at : at + s], y_j, y_s, at_y)
+                if at >= 0:
+                    triangle = store[at : at + s]
+                    at += s
+                    total = _along(triangle, y_j, y_s, at_y)
                     if centre_s != 0.0:
-                        kept = _inner(store[at : at + s], centre_j)
+                        kept = _inner(triangle, centre_j)
+                    if bound == 0.0:
+                        _add_sizes(triangle, size, s)
                 else:
                     row = source[members[s]]
                     for t in range(s):
@@ -229,17 +234,10 @@ def _step_columns(  # type: ignore[no-untyped-def]
                     total = _along(q[:s], y_j, y_s, at_y)
                     if centre_s != 0.0:
                         kept = _inner(q[:s], centre_j)
-                    if at >= 0:
-                        for t in range(s):
-                            store[at + t] = q[t]
                     if bound == 0.0:
-                        for t in range(s):
-                            size[s] += abs(q[t])
-                            size[t] += abs(q[t])
-                at += s if at >= 0 else 0
+                        _add_sizes(q[:s], size, s)
                 at_y[s] = own[s] - total - y_s
                 square += centre_s * (2.0 * (kept - own[s]) + centre_s)
-            stored[j] = place[j] >= 0
             if bound == 0.0:
                 bound = size.max() if m > 0 else 1.0
         else:
@@ -273,6 +271,67 @@ def _step_columns(  # type: ignore[no-untyped-def]
             b_j[s] = new
             y_j[s] = new + momentum * change
         resting[j] = moved <= _AT_REST
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill(  # type: ignore[no-untyped-def]
+    C, starts, columns, entries, indptr, indices, place, store, correlation, first, last
+):
+    """Lay the correlations of variables first..last where they are members; a row of C at a time.
+
+    Variable i is a member of the column ``columns[e]``, as the entry ``entries[e]`` of the pattern,
+    for e in ``starts[i]:starts[i + 1]``.
+    """
+    for i in range(first, last):
+        row = C[i]
+        for e in range(starts[i], starts[i + 1]):
+            j, entry = columns[e], entries[e]
+            correlation[entry] = row[j]
+            begin = indptr[j]
+            s = entry - begin
+            if place[j] >= 0:
+                at = place[j] + s * (s - 1) // 2
+                for t in range(s):
+                    store[at + t] = row[indices[begin + t]]
+
+
+@numba.njit(cache=True, nogil=True)
+def _look_around(left, block, live, root, indptr, indices, most, keep, first, last):  # type: ignore[no-untyped-def]
+    """Find what columns first..last of a block lack: how many each, and which, one after the other.
+
+    ``left`` (k, d) holds the correlations with the residuals. Marks in ``keep`` the members that
+    are above their penalty.
+    """
+    d = len(root)
+    room = np.zeros(d, dtype=np.bool_), np.empty(d, dtype=np.int64), np.empty(d)
+    counts = np.zeros(last - first, dtype=np.int64)
+    found = [np.empty(0, dtype=np.int64)]
+    for a in range(first, last):
+        j = block[a]
+        for e in range(indptr[a], indptr[a + 1]):
+            i = indices[e]
+            if abs(left[a, i]) > root[i] * root[j]:
+                keep[e] = True
+        if live[j]:
+            members = indices[indptr[a] : indptr[a + 1]]
+            left[a, j] = 0.0
+            found.append(violators(left[a], live, root, j, members, most[a], *room))
+            counts[a - first] = len(found[-1])
+    flat = np.empty(counts.sum(), dtype=np.int64)
+    at = 0
+    for new in found:
+        flat[at : at + len(new)] = new
+        at += len(new)
+    return counts, flat
+
+
+@numba.njit(cache=True, nogil=True, fastmath=True)
+def _add_sizes(triangle, size, s):  # type: ignore[no-untyped-def]
+    """Add the absolute correlations of member s with those before it to the sums of both."""
+    for t in range(s):
+        value = abs(triangle[t])
+        size[s] += value
+        size[t] += value
 
 
 @numba.njit(cache=True, nogil=True, fastmath=True)
