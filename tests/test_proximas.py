@@ -7,6 +7,7 @@ from bigdag.acyclic import greedy_order, is_acyclic, rank_of
 from bigdag.data import as_dataset
 from bigdag.errors import MemoryLimitError, ParameterError
 from bigdag.gram import Gram
+from bigdag.learners import proximal_columns
 from bigdag.learners.proximal_columns import ProximalColumns
 
 from .learner_contract import LearnerContract
@@ -94,6 +95,38 @@ def test_held_and_computed_correlations_give_the_same(hold, monkeypatch):
         "memory_limit": None, "n_jobs": None, "hold": hold})  # fmt: skip
     model = ProxiMAS().fit(X)
     assert model.objective_ == pytest.approx(expected.objective_, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("exact", "room", "precision"),
+    [(0, 2**27, 1e-6), (0, 700, 1e-6), (2**23, 700, 1e-12), (2**23, 0, 1e-12)],
+    ids=["three bytes", "three bytes, some not", "some not", "none"],
+)
+def test_steps_do_not_depend_on_how_correlations_are_kept(exact, room, precision, monkeypatch):
+    X = world(40, 2, n=300)[1]
+    X[:, 7] = 2.0 * X[:, 3]  # a correlation of 1, the largest there is
+    X[:, 8] = -X[:, 3]
+    gram = Gram(as_dataset(X))
+    W = lasso.solve(gram, 0.1).weights
+
+    def walk():
+        columns, order, values = ProximalColumns(gram, 0.1, 20.0, W, False), greedy_order(W), []
+        for _ in range(12):
+            values.append(columns.step(order))
+            order = greedy_order(columns.weights())
+            columns.grow()
+        return values, columns.weights().toarray(), columns
+
+    values, weights, columns = walk()
+    assert len(columns.store[0]) > 0
+    monkeypatch.setattr(proximal_columns, "_EXACT_STORE", exact)
+    monkeypatch.setattr(proximal_columns, "_STORE", room)
+    again, others, columns = walk()
+    assert sum(map(len, columns.store[:2])) <= room
+    assert (columns.place < 0).any() == (room < 2**27)
+    assert len(columns.store[2]) == (0 if exact else len(columns.store[1]))
+    assert again == pytest.approx(values, rel=precision)
+    assert others == pytest.approx(weights, abs=10 * precision)
 
 
 def test_refit_lowers_equation_1_and_says_by_how_much():

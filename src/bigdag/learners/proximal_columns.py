@@ -7,6 +7,7 @@ correlation scale, with ``pull_i = lambda2 / sd_i²`` and ``p_i = lambda1 / (sd_
 from __future__ import annotations
 
 from functools import partial
+from typing import TypeAlias
 
 import numba
 import numpy as np
@@ -21,9 +22,13 @@ from bigdag.lasso import violators
 __all__ = ["ProximalColumns"]
 
 _EXACT_STORE = 2**23  # correlations among members that are kept as they are: 64 MB
-_STORE = 3 * 2**25  # and that are kept at all, then in single precision: 400 MB. A loss is then
+_STORE = 9 * 2**24  # and that are kept at all, then in three bytes each: 450 MB. A loss is then
 # right to 1e-7 of a variance, which ranks iterates; the answer's own is computed anew.
+_UNIT = 2.0**-23  # of correlations in three bytes
 _AT_REST = 1e-7  # a column whose coefficients move less, on the correlation scale, rests
+
+
+Store: TypeAlias = tuple[NDArray[np.float64], NDArray[np.int16], NDArray[np.uint8]]
 
 
 class ProximalColumns:
@@ -73,9 +78,14 @@ class ProximalColumns:
         sizes = np.diff(indptr)
         ends = np.cumsum(sizes * (sizes - 1) // 2)
         held = self.gram.C is not None
-        room = min(_STORE, self.gram.budget // 40)  # a tenth of the memory at most
+        room = min(_STORE, self.gram.budget // 30)  # a tenth of the memory at most
         total = int(ends[ends <= room].max(initial=0)) if held else 0
-        self.store = np.empty(total, np.float64 if total <= _EXACT_STORE else np.float32)
+        exact = total <= _EXACT_STORE
+        self.store: Store = (
+            np.empty(total if exact else 0),
+            np.empty(0 if exact else total, dtype=np.int16),  # the upper two bytes
+            np.empty(0 if exact else total, dtype=np.uint8),  # the third
+        )
         self.place = np.where(ends <= total, ends - sizes * (sizes - 1) // 2, -1)
         self.correlation = np.empty(len(b) if held else 0)
         if held:
@@ -84,7 +94,7 @@ class ProximalColumns:
             self.gram.each(
                 partial(
                     _fill, self.gram.C, by_row.indptr, by_row.indices, by_row.data, indptr, indices,
-                    self.place, self.store, self.correlation,
+                    self.place, *self.store, self.correlation,
                 ),
                 self.gram.d, chunk=64,
             )  # fmt: skip
@@ -115,7 +125,7 @@ class ProximalColumns:
                 gram.C if held else gram.Z, held, todo[first:last], self.indptr, self.indices,
                 self.b, self.y, self.centre, self.root, self.pull,
                 self.global_step if self.literal else np.empty(0), momentum,
-                self.curvature, self.loss, self.resting, self.correlation, self.store, self.place,
+                self.curvature, self.loss, self.resting, self.correlation, self.place, *self.store,
             )  # fmt: skip
 
         gram.each(work, len(todo), chunk=32)
@@ -203,7 +213,7 @@ def _largest_eigenvalue(gram: Gram) -> float:
 @numba.njit(cache=True, nogil=True, fastmath=True)
 def _step_columns(  # type: ignore[no-untyped-def]
     source, is_gram, todo, indptr, indices, b, y, centre, root, pull, global_step, momentum,
-    curvature, loss, resting, correlation, store, place,
+    curvature, loss, resting, correlation, place, store, upper, lower,
 ):  # fmt: skip
     """Take one step in each column of todo, in place; note the loss of the centre and rest."""
     for j in todo:
@@ -215,27 +225,28 @@ def _step_columns(  # type: ignore[no-untyped-def]
         if is_gram:
             own, at = correlation[span], place[j]
             size = np.ones(m if bound == 0.0 else 0)
-            q = np.empty(m if at < 0 else 0)
+            exact = len(store) > 0
+            q = np.empty(0 if exact and at >= 0 else m)
             square = 1.0  # what the centre leaves of the variance
             for s in range(m):
                 y_s, centre_s, kept = y_j[s], centre_j[s], 0.0
-                if at >= 0:
-                    triangle = store[at : at + s]
-                    at += s
-                    total = _along(triangle, y_j, y_s, at_y)
-                    if centre_s != 0.0:
-                        kept = _inner(triangle, centre_j)
-                    if bound == 0.0:
-                        _add_sizes(triangle, size, s)
-                else:
+                if at < 0:
                     row = source[members[s]]
                     for t in range(s):
                         q[t] = row[members[t]]
-                    total = _along(q[:s], y_j, y_s, at_y)
-                    if centre_s != 0.0:
-                        kept = _inner(q[:s], centre_j)
-                    if bound == 0.0:
-                        _add_sizes(q[:s], size, s)
+                    triangle = q[:s]
+                else:
+                    if exact:
+                        triangle = store[at : at + s]
+                    else:
+                        triangle = q[:s]
+                        _unpack(upper[at : at + s], lower[at : at + s], triangle)
+                    at += s
+                total = _along(triangle, y_j, y_s, at_y)
+                if centre_s != 0.0:
+                    kept = _inner(triangle, centre_j)
+                if bound == 0.0:
+                    _add_sizes(triangle, size, s)
                 at_y[s] = own[s] - total - y_s
                 square += centre_s * (2.0 * (kept - own[s]) + centre_s)
             if bound == 0.0:
@@ -275,8 +286,9 @@ def _step_columns(  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _fill(  # type: ignore[no-untyped-def]
-    C, starts, columns, entries, indptr, indices, place, store, correlation, first, last
-):
+    C, starts, columns, entries, indptr, indices, place, store, upper, lower, correlation,
+    first, last,
+):  # fmt: skip
     """Lay the correlations of variables first..last where they are members; a row of C at a time.
 
     Variable i is a member of the column ``columns[e]``, as the entry ``entries[e]`` of the pattern,
@@ -291,8 +303,15 @@ def _fill(  # type: ignore[no-untyped-def]
             s = entry - begin
             if place[j] >= 0:
                 at = place[j] + s * (s - 1) // 2
-                for t in range(s):
-                    store[at + t] = row[indices[begin + t]]
+                if len(store) > 0:
+                    for t in range(s):
+                        store[at + t] = row[indices[begin + t]]
+                else:
+                    for t in range(s):
+                        near = np.floor(row[indices[begin + t]] / _UNIT + 0.5)
+                        whole = np.int32(min(max(near, 1.0 - 2**23), 2**23 - 1.0))
+                        upper[at + t] = whole >> 8
+                        lower[at + t] = whole & 255
 
 
 @numba.njit(cache=True, nogil=True)
@@ -323,6 +342,13 @@ def _look_around(left, block, live, root, indptr, indices, most, keep, first, la
         flat[at : at + len(new)] = new
         at += len(new)
     return counts, flat
+
+
+@numba.njit(cache=True, nogil=True)
+def _unpack(upper, lower, out):  # type: ignore[no-untyped-def]
+    """Write correlations kept in three bytes."""
+    for t in range(len(out)):
+        out[t] = (np.int32(upper[t]) * np.int32(256) + np.int32(lower[t])) * _UNIT
 
 
 @numba.njit(cache=True, nogil=True, fastmath=True)
