@@ -43,7 +43,9 @@ def descend(Q, c, p, b, tol):  # type: ignore[no-untyped-def]
         for _ in range(_SWEEPS):
             for e in range(size):
                 _update(Q, p, b, g, support[e])
-        if gap > 0.6 * last and size > 0:  # a Newton step costs as much as many sweeps
+        # A Newton step costs as much as many sweeps: it pays where as many are still to come.
+        pace = np.log(last / gap)
+        if size > 0 and pace * (size / 18 + 0.5) < np.log(gap / tol):
             _newton(Q, c, p, b, g, support[:size])
         last = gap
 
