@@ -35,19 +35,27 @@ def descend(Q, c, p, b, tol):  # type: ignore[no-untyped-def]
         gap = _relative_gap(c, p, b, g)
         if gap <= tol:
             return
-        size = 0
-        for s in range(m):
-            if b[s] != 0.0:
-                support[size] = s
-                size += 1
+        size = _nonzero(b, support)
         for _ in range(_SWEEPS):
             for e in range(size):
                 _update(Q, p, b, g, support[e])
+        size = _nonzero(b, support)  # a coefficient at zero has no sign for a Newton step to keep
         # A Newton step costs as much as many sweeps: it pays where as many are still to come.
         pace = np.log(last / gap)
         if size > 0 and pace * (size / 18 + 0.5) < np.log(gap / tol):
             _newton(Q, c, p, b, g, support[:size])
         last = gap
+
+
+@numba.njit(cache=True, nogil=True)
+def _nonzero(b, support):  # type: ignore[no-untyped-def]
+    """Write the places of the coefficients that are not zero into support; return their number."""
+    size = 0
+    for s in range(len(b)):
+        if b[s] != 0.0:
+            support[size] = s
+            size += 1
+    return size
 
 
 @numba.njit(cache=True, nogil=True, fastmath=True, inline="always")
