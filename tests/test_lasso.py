@@ -7,6 +7,7 @@ from sklearn.linear_model import Lasso
 from bigdag import lasso, objective
 from bigdag.acyclic import rank_of
 from bigdag.data import Dataset, as_dataset
+from bigdag.descent import descend
 from bigdag.gram import Gram
 from bigdag.simulate import random_dag, sample
 
@@ -287,3 +288,24 @@ def test_entries_of_a_mask_that_are_zero_rule_an_arc_out():
     W = lasso.solve(gram, 0.1, mask=mask).weights.toarray()
     assert not W[mask.toarray() == 0].any()
     assert W.any()
+
+
+@pytest.mark.parametrize(("seed", "m"), [(72, 10), (86, 10), (212, 20), (254, 20), (347, 10)])
+def test_a_working_set_is_solved_to_its_gap(seed, m):
+    """Parents in three groups; on these a coefficient becomes zero just before a Newton step."""
+    rng = np.random.default_rng(seed)
+    groups = rng.normal(size=(m, 3))
+    X = rng.normal(size=(3 * m, 3)) @ groups.T + 0.3 * rng.normal(size=(3 * m, m))
+    X /= np.linalg.norm(X, axis=0)
+    z = X @ (rng.normal(size=m) * (rng.random(m) < 0.7)) + 0.02 * rng.normal(size=3 * m)
+    z /= np.linalg.norm(z)
+    Q, c, p = X.T @ X, X.T @ z, 10 ** rng.uniform(-4, -1.5) * rng.uniform(0.5, 1.5, size=m)
+    np.fill_diagonal(Q, 1.0)
+    b = np.zeros(m)
+    descend(Q, c, p, b, 1e-7)
+    # The objective, and the lower bound that a feasible multiple of the residual gives.
+    left = c - Q @ b
+    objective = 0.5 * (1 - b @ (c + left)) + p @ np.abs(b)
+    factor = min(1.0, (p / np.abs(left)).min())
+    r = z - X @ b
+    assert objective - (factor * z @ r - 0.5 * factor**2 * r @ r) <= 1e-7 * objective * (1 + 1e-3)
