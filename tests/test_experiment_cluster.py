@@ -190,7 +190,7 @@ def test_no_client_is_left_to_close_itself_at_a_bad_moment(path, monkeypatch, ad
 
 
 def clients():
-    return sum(isinstance(each, Client) for each in gc.get_objects())
+    return sum(type(each) is Client for each in gc.get_objects())
 
 
 def test_workers_that_do_not_say_what_they_have_are_refused(path):
