@@ -77,14 +77,27 @@ def grow_shrink(X, v, allowed, start, penalty, most):
             return parents
 
 
-def walk(X, v, ahead, penalty, most):
-    """The parents of v when those ahead of it come one after the other."""
-    parents, seen = [], []
-    for u in ahead:
-        seen.append(u)
-        now, then = (bic_cost(X, v, p, penalty) for p in (parents, [*parents, u]))
-        if len(parents) < most and then < now - 1e-7:
-            parents = grow_shrink(X, v, seen, parents, penalty, most)
+def walk(X, v, order, parents, near, place, penalty, most):
+    """The parents of v once it has gone from its place to another, past one variable at a time."""
+    rest, here = [u for u in order if u != v], list(order).index(v)
+    ahead = rest[:here]
+    parents = grow_shrink(X, v, [u for u in ahead if u in near], parents, penalty, most)
+    while len(ahead) != place:
+        if len(ahead) > place:
+            passed = ahead.pop()
+            if passed not in parents:
+                continue
+            parents = [u for u in parents if u != passed]
+        else:
+            passed = rest[len(ahead)]
+            ahead.append(passed)
+            better = (
+                bic_cost(X, v, [*parents, passed], penalty)
+                < bic_cost(X, v, parents, penalty) - 1e-7
+            )
+            if passed not in near or len(parents) >= most or not better:
+                continue
+        parents = grow_shrink(X, v, [u for u in ahead if u in near], parents, penalty, most)
     return parents
 
 
@@ -93,7 +106,7 @@ def insertion_change(X, order, parents, near, v, place, penalty, most):
     rest = [u for u in order if u != v]
     here = list(order).index(v)
     cost = {w: bic_cost(X, w, parents[w], penalty) for w in order}
-    own = walk(X, v, [u for u in rest[:place] if u in near[v]], penalty, most)
+    own = walk(X, v, order, parents[v], near[v], place, penalty, most)
     change = bic_cost(X, v, own, penalty) - cost[v]
     for w in rest[min(here, place) : max(here, place)]:
         if w not in near[v]:

@@ -523,6 +523,15 @@ def test_restarts_only_help():
     assert other.score_ <= scores[0]
 
 
+@pytest.mark.parametrize(("graph", "seed"), [("ER", 1), ("ER", 3), ("SF", 2), ("SF", 3)])
+def test_causes_that_are_not_correlated_with_their_effects_are_found(graph, seed):
+    """In dense graphs effects cancel: on correlated candidates alone, 60 pairs and more differ."""
+    truth = simulate.random_dag(60, 4, graph=graph, rng=seed)
+    X = simulate.standardise(simulate.sample(truth, 1000, rng=seed + 10))
+    model = OrderSearch(score="bic").fit(X)
+    assert metrics.shd_cpdag(model.dag_, truth) <= 10
+
+
 def test_a_dearer_arc_is_rarer():
     X = world(40, 2, 200)[1]
     counts = [
@@ -558,8 +567,11 @@ def test_the_chosen_penalty_is_the_likeliest_of_its_path():
 
 
 def start_of(X):
-    """Return the start of "auto" on all of the data."""
-    return DAG(np.zeros((X.shape[1],) * 2), order=r2_order(Gram(as_dataset(X))))
+    """Return the start of "auto" on all of the data, as a path that has no other order."""
+    order = r2_order(Gram(as_dataset(X)))
+    path = np.zeros((len(order),) * 2)
+    path[order[:-1], order[1:]] = 1.0
+    return DAG(path)
 
 
 def test_a_chosen_penalty_leaves_noise_without_arcs_and_weak_arcs_in():

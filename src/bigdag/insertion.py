@@ -31,6 +31,7 @@ from bigdag.regression import (
     cost,
     gain_of,
     new_desk,
+    remove,
     settle,
 )
 
@@ -170,9 +171,11 @@ def _gain_through(problem, desk, state, w, v):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _walk(problem, desk, state, v, stop, own):  # type: ignore[no-untyped-def]
-    """Find v's parents and cost after its first 0, 1, ... ``stop`` candidates by rank.
+    """Take v from its place to behind its first ``stop`` candidates by rank, past one by one.
 
-    Leaves the last parents on the desk; returns their number.
+    ``own`` gets its cost at each place passed, always from the parents of the place before: what
+    took many steps to find is not lost. Leaves the last parents on the desk; returns their number,
+    and how many candidates precede v.
     """
     first = problem.indptr[v]
     m = problem.indptr[v + 1] - first
@@ -180,18 +183,35 @@ def _walk(problem, desk, state, v, stop, own):  # type: ignore[no-untyped-def]
     for i in range(m):
         places[i] = state.rank[problem.indices[first + i]]
     places.sort()
+    here = 0
     for i in range(m):
         desk.names[i] = state.order[places[i]]
-        desk.allowed[i] = False
+        desk.allowed[i] = places[i] < state.rank[v]
+        here += desk.allowed[i]
     clear(problem, desk, v, m)
     size, share = 0, 1.0
-    own[0] = cost(problem, share)
-    for i in range(stop):
+    for a in range(state.counts[v]):
+        i = np.searchsorted(places, state.rank[state.parents[v, a]])
+        if desk.den[i] > COLLINEAR:
+            share -= add(problem, desk, m, size, i)
+            size += 1
+    size, share = settle(problem, desk, m, size, share)
+    own[here] = cost(problem, share) + problem.penalty * size
+    for i in range(here - 1, stop - 1, -1):
+        desk.allowed[i] = False
+        if desk.member[i]:
+            t = 0
+            while desk.chosen[t] != i:
+                t += 1
+            share += remove(desk, m, size, t)
+            size, share = settle(problem, desk, m, size - 1, share)
+        own[i] = cost(problem, share) + problem.penalty * size
+    for i in range(here, stop):
         desk.allowed[i] = True
         if size < len(desk.y) - 1 and gain_of(problem, share, desk.num[i], desk.den[i]) > GAIN:
             size, share = settle(problem, desk, m, size, share)
         own[i + 1] = cost(problem, share) + problem.penalty * size
-    return size
+    return size, here
 
 
 class _Move(NamedTuple):
@@ -216,11 +236,10 @@ def _move(width, most):  # type: ignore[no-untyped-def]
 def _look(problem, desk, state, move, v):  # type: ignore[no-untyped-def]
     """Fill in the move of v; return how many candidates it has and how many precede it."""
     m = problem.indptr[v + 1] - problem.indptr[v]
-    _walk(problem, desk, state, v, m, move.own)
-    here = 0
+    _walk(problem, desk, state, v, 0, move.own)
+    _, here = _walk(problem, desk, state, v, m, move.own)
     for i in range(m):
         move.names[i] = desk.names[i]
-        here += state.rank[desk.names[i]] < state.rank[v]
     for i in range(m):
         w = move.names[i]
         move.change[i], move.counts[i] = 0.0, -1
@@ -266,7 +285,7 @@ def _put(problem, desk, state, move, v, here, place):  # type: ignore[no-untyped
     """Put v before its candidate number ``place``, with all that follows from it."""
     order, rank, dirty = state.order, state.rank, state.dirty
     indptr, indices = problem.indptr, problem.indices
-    size = _walk(problem, desk, state, v, place, move.own)
+    size, _ = _walk(problem, desk, state, v, place, move.own)
     state.counts[v], state.costs[v] = size, move.own[place]
     for a in range(size):
         state.parents[v, a] = desk.names[desk.chosen[a]]

@@ -33,6 +33,8 @@ _FEW = 200  # candidates of a variable then
 _LET_IN = 10  # more of them at a time, where the residuals say so
 _ENOUGH = 1e-4  # of equation (1): what a round of insertions must gain for another round
 _CANDIDATES = 512  # of a variable in the BIC search, at the most
+_ALL = 2000  # variables up to which every pair becomes candidates there
+_DENSE = 0.2  # of all pairs: with more that are correlated, every pair is from the beginning
 _PARENTS = 256  # of a variable, at the most
 _EXACT = 8  # variables up to which every order is weighed
 _CHAINS = 4  # restarts that go on from the same order, side by side
@@ -235,10 +237,13 @@ class InsertionSearch:
     ) -> None:
         self.run, self.gram, self.starts = run, gram, starts
         self.restarts, self.phase = restarts, phase
-        # An arc that is not worth it on its own is found by the check outside the candidates.
+        source, held = gram.source
+        self.all_pairs = gram.d <= _ALL  # whether every pair becomes candidates
+        # Correlations that are worth an arc on their own; the others come in later.
         limit = np.sqrt(-np.expm1(-cost / gram.n_samples))
         indptr, indices = _symmetric(*orders.correlated(gram, limit, _CANDIDATES))
-        source, held = gram.source
+        if self.all_pairs and len(indices) > _DENSE * gram.d**2:
+            indptr, indices = self._every_pair()
         self.problem = insertion.Problem(source, held, float(gram.n_samples), cost, indptr, indices)
         self.most = max(1, min(gram.d - 1, (gram.n_samples - 1) // 3, _PARENTS))
         self.state = insertion.begin(np.arange(gram.d), self.most)
@@ -268,8 +273,31 @@ class InsertionSearch:
             return
         self.state = _least([self._fitted(order) for order in self.starts])
         self._begun = True
-        if not self._note("start") and self._descend():
+        if not self._note("start") and self._begin_small() and self._descend():
             self._restart()
+
+    def _begin_small(self) -> bool:
+        """Go down on the few candidates, which is quick, and then make every pair candidates.
+
+        Causes whose effects cancel are not correlated with what they cause. On the few candidates
+        alone the search would explain it by other arcs, and not find back.
+        """
+        if not self.all_pairs:
+            return True
+        finished, _ = self._lower()
+        indptr, indices = self._every_pair()
+        self.problem = self.problem._replace(indptr=indptr, indices=indices)
+        self._look_at(slice(None))
+        return finished
+
+    def _every_pair(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        return _symmetric(*orders.correlated(self.gram, 0.0, self.gram.d))
+
+    def _look_at(self, variables: Any) -> None:
+        """Begin a round that looks at these variables, too."""
+        self.state.dirty[variables] = True
+        self.state.queue[:] = self.state.order
+        self.state.cursor[0] = 0
 
     def _fitted(self, order: NDArray[np.int64]) -> insertion.State:
         state = insertion.begin(order, self.most)
@@ -282,12 +310,10 @@ class InsertionSearch:
         """Go down to an order that no insertion improves, on candidates that miss no arc."""
         closed = False  # whether the candidates miss nothing
         while True:
-            whole, done, moved = bool(self.state.dirty.all()), False, 0
-            while not done:
-                done, more = self._some_looks()
-                moved += more
-                if (more and self._note("insertion")) or self.run.out_of_time():
-                    return False
+            whole = bool(self.state.dirty.all())
+            finished, moved = self._lower()
+            if not finished:
+                return False
             if moved or not closed:
                 closed = not self._widen()
                 if not closed:
@@ -297,6 +323,16 @@ class InsertionSearch:
             # What a variable would gain also depends on who precedes its neighbours, which moves
             # do not mark: only a round of all without a move proves the optimum.
             self.state.dirty[:] = True
+
+    def _lower(self) -> tuple[bool, int]:
+        """Make insertions until none is left; tell whether time was enough, and how many."""
+        done, moved = False, 0
+        while not done:
+            done, more = self._some_looks()
+            moved += more
+            if (more and self._note("insertion")) or self.run.out_of_time():
+                return False, moved
+        return True, moved
 
     def _some_looks(self) -> tuple[bool, int]:
         """Look at a quarter of the variables, or until time is up; as `insertion.descend`."""
@@ -316,10 +352,8 @@ class InsertionSearch:
             return False
         indptr, indices = _symmetric(self.problem.indptr, self.problem.indices, pairs)
         self.problem = self.problem._replace(indptr=indptr, indices=indices)
-        self.state.dirty[pairs.ravel()] = True
         insertion.fit(self.problem, self.state, np.unique(pairs[:, 1]))
-        self.state.queue[:] = self.state.order
-        self.state.cursor[0] = 0
+        self._look_at(pairs.ravel())
         return True
 
     def _restart(self) -> None:
