@@ -907,9 +907,18 @@ def test_a_table_that_is_not_there():
     assert "'none.csv' does not exist" in one_line(stderr)
 
 
-def test_unknown_words():
-    for words in (["fits"], ["show"], ["simulate"], ["--versions"]):
-        bigdag_(*words, code=2)
+@pytest.mark.parametrize(
+    ("word", "sentence"),
+    [
+        ("fits", "Did you mean 'fit'?"),
+        ("show", "Missing argument 'DAG'"),
+        ("simulate", "Missing option '--out'"),
+        ("--versions", "No such option: --versions"),
+    ],
+)
+def test_unknown_and_missing_words(word, sentence):
+    _, stderr = bigdag_(word, code=2)
+    assert sentence in one_line(stderr)
 
 
 @pytest.mark.parametrize(

@@ -238,12 +238,13 @@ class InsertionSearch:
         self.run, self.gram, self.starts = run, gram, starts
         self.restarts, self.phase = restarts, phase
         source, held = gram.source
-        self.all_pairs = gram.d <= _ALL  # whether every pair becomes candidates
         # Correlations that are worth an arc on their own; the others come in later.
         limit = np.sqrt(-np.expm1(-cost / gram.n_samples))
         indptr, indices = _symmetric(*orders.correlated(gram, limit, _CANDIDATES))
-        if self.all_pairs and len(indices) > _DENSE * gram.d**2:
+        dense = len(indices) > _DENSE * gram.d**2
+        if gram.d <= _ALL and dense:
             indptr, indices = self._every_pair()
+        self._begins_small = gram.d <= _ALL and not dense
         self.problem = insertion.Problem(source, held, float(gram.n_samples), cost, indptr, indices)
         self.most = max(1, min(gram.d - 1, (gram.n_samples - 1) // 3, _PARENTS))
         self.state = insertion.begin(np.arange(gram.d), self.most)
@@ -282,7 +283,7 @@ class InsertionSearch:
         Causes whose effects cancel are not correlated with what they cause. On the few candidates
         alone the search would explain it by other arcs, and not find back.
         """
-        if not self.all_pairs:
+        if not self._begins_small:
             return True
         finished, _ = self._lower()
         indptr, indices = self._every_pair()
