@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from bigdag import objective
 from bigdag.data import Dataset, as_dataset
 from bigdag.errors import MemoryLimitError, ParameterError
-from bigdag.gram import Gram, bytes_of, memory_budget
+from bigdag.gram import Gram
+from bigdag.resources import bytes_of, memory_budget
 
 from .literal import equation_1
 from .strategies import tables

@@ -13,9 +13,10 @@ import bigdag
 from bigdag import simulate
 from bigdag.data import as_dataset
 from bigdag.errors import MissingExtraError, ParameterError
-from bigdag.gram import Gram, memory_budget
+from bigdag.gram import Gram
 from bigdag.learners.base import Learner
 from bigdag.methods import METHODS, find_method
+from bigdag.resources import memory_budget
 
 WORDS = {
     "proximas", "optimas", "notears", "golem-ev", "golem-nv", "gd", "order-search",

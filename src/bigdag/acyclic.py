@@ -13,10 +13,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 
+from bigdag.compiled import kernel
 from bigdag.errors import ParameterError, missing_extra
 
 if TYPE_CHECKING:
@@ -334,7 +334,7 @@ def _key_root(heaviest: float) -> float:
 # ------------------------------------------------------------------ compiled kernels
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _kahn(indptr, indices):  # type: ignore[no-untyped-def]
     """Return the variables that can be ordered, causes first; all of them without a cycle."""
     d = len(indptr) - 1
@@ -360,7 +360,7 @@ def _kahn(indptr, indices):  # type: ignore[no-untyped-def]
     return order[:tail]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _sift(heap, place, key, at, size):  # type: ignore[no-untyped-def]
     """Restore the heap at one place, in place: up if it can rise, else down."""
     v = heap[at]
@@ -393,7 +393,7 @@ def _sift(heap, place, key, at, size):  # type: ignore[no-untyped-def]
     place[v] = at
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _greedy_heap(indptr, indices, arc_key):  # type: ignore[no-untyped-def]
     d = len(indptr) - 1
     key = np.zeros(d, dtype=np.int64)
@@ -445,7 +445,7 @@ def _condensation_order(
     return place
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _insertion_search(  # type: ignore[no-untyped-def]
     order, component, out_ptr, out_idx, out_key, in_ptr, in_idx, in_key, max_sweeps
 ):

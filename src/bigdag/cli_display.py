@@ -416,7 +416,7 @@ def _score(value: float | None) -> str:
 
 def show_methods(report: Mapping[str, Any]) -> None:
     """Print the table of methods."""
-    from bigdag.gram import format_bytes
+    from bigdag.resources import format_bytes
 
     table = Table(box=None, pad_edge=False)
     for name in ("method", "what it is", "needs", f"memory at d = {report['d']:,}", "units"):

@@ -7,9 +7,9 @@ zero. It ends by its own duality gap. This is the inside of :mod:`bigdag.lasso`,
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from bigdag.compiled import kernel
 from bigdag.objective import dual_bound
 
 __all__ = ["descend"]
@@ -18,7 +18,7 @@ _NEWTONS = 4  # in one turn of descent
 _SWEEPS = 5  # over the support, between two sweeps over the whole working set
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def descend(Q, c, p, b, tol):  # type: ignore[no-untyped-def]
     """Minimise 1/2 bᵀQb - cᵀb + Σ p|b| to a relative gap, in place in b; Q has a unit diagonal."""
     m = len(c)
@@ -47,7 +47,7 @@ def descend(Q, c, p, b, tol):  # type: ignore[no-untyped-def]
         last = gap
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _nonzero(b, support):  # type: ignore[no-untyped-def]
     """Write the places of the coefficients that are not zero into support; return their number."""
     size = 0
@@ -58,7 +58,7 @@ def _nonzero(b, support):  # type: ignore[no-untyped-def]
     return size
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True, inline="always")
+@kernel(fastmath=True, inline="always")
 def _update(Q, p, b, g, s):  # type: ignore[no-untyped-def]
     """Minimise over coordinate s, in place in b and g."""
     old = b[s]
@@ -76,7 +76,7 @@ def _update(Q, p, b, g, s):  # type: ignore[no-untyped-def]
         b[s] = new
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _relative_gap(c, p, b, g):  # type: ignore[no-untyped-def]
     """Return the duality gap over the objective, inside the working set."""
     explained, fitted, penalty, limit = 0.0, 0.0, 0.0, np.inf
@@ -92,7 +92,7 @@ def _relative_gap(c, p, b, g):  # type: ignore[no-untyped-def]
     return 1.0 - dual_bound(inner, square, limit) / objective
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _newton(Q, c, p, b, g, support):  # type: ignore[no-untyped-def]
     """Go towards the minimum for the present signs, as far as it pays, in place in b and g."""
     m, size = len(c), len(support)
@@ -127,7 +127,7 @@ def _newton(Q, c, p, b, g, support):  # type: ignore[no-untyped-def]
             break
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _cholesky(Q, support, L):  # type: ignore[no-untyped-def]
     """Write the lower factor of Q on the support into L; False where it is not definite."""
     for i in range(len(support)):
@@ -146,7 +146,7 @@ def _cholesky(Q, support, L):  # type: ignore[no-untyped-def]
     return True
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _back_solve(L, x):  # type: ignore[no-untyped-def]
     """Solve L Lᵀ y = x, in place in x."""
     size = len(x)
@@ -161,7 +161,7 @@ def _back_solve(L, x):  # type: ignore[no-untyped-def]
             x[k] -= L[i, k] * x[i]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _line_search(Q, p, b, g, support, goal):  # type: ignore[no-untyped-def]
     """Return the share of the way from b to goal, on the support, where the objective is least.
 

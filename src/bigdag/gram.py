@@ -8,111 +8,26 @@ solver cannot tell the difference. A constant column has no correlation with any
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
-from bigdag.errors import MemoryLimitError, ParameterError
+from bigdag.compiled import kernel
+from bigdag.errors import MemoryLimitError
+from bigdag.resources import blas_threads, format_bytes, memory_budget, memory_held, n_threads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigdag.data import Dataset
 
-__all__ = ["Gram", "bytes_of", "correlation", "format_bytes", "memory_budget", "n_threads"]
+__all__ = ["Gram", "correlation"]
 
-_UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 _BLOCK = 2**23  # entries of a block of rows computed at once: 64 MB
-
-
-# ------------------------------------------------------------------ memory and threads
-
-
-def bytes_of(amount: float | str) -> int:
-    """Return an amount of memory in bytes.
-
-    Parameters
-    ----------
-    amount : float or str
-        A number of bytes, or text such as "4GB" or "500 MB".
-
-    Examples
-    --------
-    >>> bytes_of("1.5 GB")
-    1610612736
-    """
-    if isinstance(amount, str):
-        text = amount.strip().upper()
-        number, unit = text.rstrip("KMGTB"), text[len(text.rstrip("KMGTB")) :]
-        try:
-            value = float(number) * _UNITS.get(unit, 1 if unit in {"", "B"} else float("nan"))
-        except ValueError:
-            value = float("nan")
-    else:
-        value = float(amount)
-    if not 0 < value < 2**63:
-        raise ParameterError(
-            "memory_limit must be a positive number of bytes or a text such as '4GB'. "
-            f"Got {amount!r} instead."
-        )
-    return int(value)
-
-
-def format_bytes(amount: float) -> str:
-    """Return an amount of memory as text.
-
-    Examples
-    --------
-    >>> format_bytes(3.2e9)
-    '2.98 GB'
-    """
-    for unit in ("TB", "GB", "MB"):
-        if amount >= _UNITS[unit]:
-            return f"{amount / _UNITS[unit]:.3g} {unit}"
-    return f"{amount / _UNITS['KB']:.3g} KB"
-
-
-def memory_budget(memory_limit: float | str | None = None) -> int:
-    """Return the bytes that a fit may use: the limit, or four fifths of what is free.
-
-    Examples
-    --------
-    >>> memory_budget("2GB") == 2 * 2**30
-    True
-    """
-    if memory_limit is not None:
-        return bytes_of(memory_limit)
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            free = next(int(line.split()[1]) * 1024 for line in lines if "MemAvailable" in line)
-    except (OSError, StopIteration):
-        try:
-            free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-        except (ValueError, OSError, AttributeError):
-            free = 4 * 2**30
-    return int(0.8 * free)
-
-
-def n_threads(n_jobs: int | None) -> int:
-    """Return the number of threads that ``n_jobs`` stands for; None and -1 are all cores.
-
-    Examples
-    --------
-    >>> n_threads(2)
-    2
-    """
-    if n_jobs is None or n_jobs == -1:
-        usable = getattr(os, "sched_getaffinity", None)
-        return len(usable(0)) if usable else os.cpu_count() or 1
-    if n_jobs < 1:
-        raise ParameterError(f"n_jobs must be None, -1 or at least 1. Got {n_jobs} instead.")
-    return n_jobs
+_HELD_SHARE = 0.4  # of the memory left, that the correlations may take
 
 
 # ------------------------------------------------------------------ the operator
@@ -126,16 +41,17 @@ class Gram:
     dataset : Dataset
         Centred data, or a covariance matrix.
     memory_limit : float or str, optional
-        Bytes that may be used; by default four fifths of the free memory.
+        Bytes that the whole process may hold; by default what it holds and four fifths of the
+        free memory.
     n_jobs : int, optional
         Threads; all cores by default.
     hold : bool, optional
-        Whether to hold the correlations; by default if they fit in 40 % of the budget.
+        Whether to hold the correlations; by default if they fit in 40 % of the memory left.
 
     Attributes
     ----------
     budget : int
-        The bytes that may be used.
+        The bytes that may be used beside those that the process held before.
     sd : ndarray of shape (d,)
         Standard deviations (with 1/n); zero for a constant column.
     C : ndarray of shape (d, d), or None
@@ -162,15 +78,17 @@ class Gram:
         self.n_samples = dataset.n_samples
         self.d = d = dataset.n_features
         self.n_jobs = n_threads(n_jobs)
-        self.budget = budget = memory_budget(memory_limit)
+        limit, held = memory_budget(memory_limit), memory_held()
+        self.budget = max(0, limit - held)
+        n = self.n_samples if dataset.X is not None else 0
         if dataset.X is None:
             hold = True
         elif hold is None:
-            hold = d * d * 8 <= 0.4 * budget
-        _check_memory(self.n_samples if dataset.X is not None else 0, d, hold, budget)
+            hold = 8 * d * d <= _HELD_SHARE * self.budget and _need(n, d, True) <= self.budget
+        _check_memory(n, d, hold, held, limit)
         self.Z: NDArray[np.float64] | None = None
         self.C: NDArray[np.float64] | None = None
-        self._controller = ThreadpoolController()
+        self._closed = False
         if dataset.X is not None:
             X = dataset.X.T
             self.sd = np.sqrt(np.einsum("ij,ij->i", X, X) / self.n_samples)
@@ -263,41 +181,44 @@ class Gram:
     def each(self, work: Callable[[int, int], Any], count: int, chunk: int = 16) -> list[Any]:
         """Call ``work(first, last)`` on pieces of range(count), in threads; results in order."""
         pieces = [(a, min(a + chunk, count)) for a in range(0, count, chunk)]
-        if self.n_jobs == 1 or len(pieces) < 2:
+        if self.n_jobs == 1 or len(pieces) < 2 or self._closed:
             return [work(a, b) for a, b in pieces]
-        with self._controller.limit(limits=1, user_api="blas"):
+        with blas_threads(1):
             return list(self._pool.map(lambda piece: work(*piece), pieces))
 
     def blas(self) -> Any:
         """Return a context in which matrix products use ``n_jobs`` threads."""
-        return self._controller.limit(limits=self.n_jobs, user_api="blas")
+        return blas_threads(self.n_jobs)
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self.n_jobs, thread_name_prefix="bigdag")
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads for good; what is asked for later is computed by the caller's own."""
+        self._closed = True
         if "_pool" in self.__dict__:
             self.__dict__.pop("_pool").shutdown()
 
 
-def _check_memory(n: int, d: int, hold: bool, budget: int) -> None:
-    """Refuse before any work what cannot fit: Z, C where it is held, and blocks to work on."""
+def _need(n: int, d: int, hold: bool) -> int:
+    """Return the bytes of Z, of C where it is held, and of blocks to work on."""
+    return 8 * (n * d + d * d * hold) + 3 * 8 * min(d * d, _BLOCK + 8 * d)
 
-    def need(d: int) -> int:
-        return 8 * (n * d + d * d * hold) + 3 * 8 * min(d * d, _BLOCK + 8 * d)
 
-    if need(d) <= budget:
+def _check_memory(n: int, d: int, hold: bool, held: int, limit: int) -> None:
+    """Refuse before any work what cannot fit."""
+    if held + _need(n, d, hold) <= limit:
         return
-    low, high = 1, d
+    low, high = 0, d
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if need(middle) <= budget else (low, middle)
+        low, high = (middle, high) if held + _need(n, middle, hold) <= limit else (low, middle)
     raise MemoryLimitError(
-        f"Learning from {d} variables and {n} samples needs {format_bytes(need(d))} of memory, "
-        f"and {format_bytes(budget)} may be used: at most {low} variables fit. Use fewer "
-        "variables, raise memory_limit, or run it where there is more memory."
+        f"Learning from {d} variables and {n} samples needs {format_bytes(_need(n, d, hold))} of "
+        f"memory beside the {format_bytes(held)} that the process holds already, and it may hold "
+        f"{format_bytes(limit)} in all: at most {low} variables fit. Use fewer variables, raise memory_limit, or run it "
+        "where there is more memory."
     )
 
 
@@ -315,7 +236,7 @@ def _outer_product(Z: NDArray[np.float64]) -> NDArray[np.float64]:
     return C
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def correlation(source, held, i, j):  # type: ignore[no-untyped-def]
     """Return one correlation from the source of a Gram."""
     if held:
@@ -326,7 +247,7 @@ def correlation(source, held, i, j):  # type: ignore[no-untyped-def]
     return total
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _subtract_rows(out, source, indptr, indices, values, first, last):  # type: ignore[no-untyped-def]
     """Subtract from rows first..last of out, in place, their combinations of rows of source."""
     for a in range(first, last):

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numba
 import numpy as np
 
+from bigdag.compiled import kernel
 from bigdag.gram import correlation
 from bigdag.regression import (
     COLLINEAR,
@@ -98,7 +98,7 @@ def begin(order: NDArray[np.integer], most: int) -> State:
     )  # fmt: skip
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _width(problem):  # type: ignore[no-untyped-def]
     width = 1
     for v in range(len(problem.indptr) - 1):
@@ -109,7 +109,7 @@ def _width(problem):  # type: ignore[no-untyped-def]
 # ------------------------------------------------------------------ one variable given an order
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _refit(problem, desk, state, w, v, with_v):  # type: ignore[no-untyped-def]
     """Fit w on its predecessors, with or without v, from its present parents.
 
@@ -136,7 +136,7 @@ def _refit(problem, desk, state, w, v, with_v):  # type: ignore[no-untyped-def]
     return size, cost(problem, share) + problem.penalty * size
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _gain_through(problem, desk, state, w, v):  # type: ignore[no-untyped-def]
     """Return what w gains by v as one more parent; a plain Cholesky factorisation."""
     R, first, second = desk.R, desk.b, desk.inverse
@@ -169,7 +169,7 @@ def _gain_through(problem, desk, state, w, v):  # type: ignore[no-untyped-def]
 # ------------------------------------------------------------------ one variable in the order
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _walk(problem, desk, state, v, stop, own):  # type: ignore[no-untyped-def]
     """Take v from its place to behind its first ``stop`` candidates by rank, past one by one.
 
@@ -224,7 +224,7 @@ class _Move(NamedTuple):
     counts: Any  # their number; -1 where nothing changes
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _move(width, most):  # type: ignore[no-untyped-def]
     return _Move(
         np.empty(width, dtype=np.int64), np.empty(width + 1), np.empty(width),
@@ -232,7 +232,7 @@ def _move(width, most):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _look(problem, desk, state, move, v):  # type: ignore[no-untyped-def]
     """Fill in the move of v; return how many candidates it has and how many precede it."""
     m = problem.indptr[v + 1] - problem.indptr[v]
@@ -257,7 +257,7 @@ def _look(problem, desk, state, move, v):  # type: ignore[no-untyped-def]
     return m, here
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _best_place(state, move, v, m, here):  # type: ignore[no-untyped-def]
     """Return before which candidate v is best put, or -1 where no place is better than its own.
 
@@ -280,7 +280,7 @@ def _best_place(state, move, v, m, here):  # type: ignore[no-untyped-def]
     return place
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _put(problem, desk, state, move, v, here, place):  # type: ignore[no-untyped-def]
     """Put v before its candidate number ``place``, with all that follows from it."""
     order, rank, dirty = state.order, state.rank, state.dirty
@@ -318,7 +318,7 @@ def _put(problem, desk, state, move, v, here, place):  # type: ignore[no-untyped
 # ------------------------------------------------------------------ the search
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def fit(problem, state, variables):  # type: ignore[no-untyped-def]
     """Grow and shrink the parents of the given variables in the present order."""
     most = state.parents.shape[1]
@@ -330,7 +330,7 @@ def fit(problem, state, variables):  # type: ignore[no-untyped-def]
             state.parents[v, a] = desk.names[desk.chosen[a]]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def descend(problem, state, looks):  # type: ignore[no-untyped-def]
     """Make best insertions until none is left; look at ``looks`` variables at the most.
 
@@ -363,7 +363,7 @@ def descend(problem, state, looks):  # type: ignore[no-untyped-def]
             return True, moved
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def shake(problem, state, places, shares):  # type: ignore[no-untyped-def]
     """Move the variables at some places of the order elsewhere among their candidates.
 
@@ -383,7 +383,7 @@ def shake(problem, state, places, shares):  # type: ignore[no-untyped-def]
     state.cursor[0] = 0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def outsiders(problem, state, keep, first, last):  # type: ignore[no-untyped-def]
     """Return pairs (u, v), v in first..last: u precedes v, is no candidate of it, and would help.
 
@@ -430,7 +430,7 @@ def outsiders(problem, state, keep, first, last):  # type: ignore[no-untyped-def
 # ------------------------------------------------------------------ from parents to weights
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def coefficients(problem, state, values, first, last):  # type: ignore[no-untyped-def]
     """Write the least-squares coefficients of variables first..last, on the correlation scale."""
     most = state.parents.shape[1]
@@ -451,7 +451,7 @@ def coefficients(problem, state, values, first, last):  # type: ignore[no-untype
             values[v, desk.chosen[c]] = desk.b[c]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def prune(problem, state, first, last):  # type: ignore[no-untyped-def]
     """Shrink the parents of variables first..last to those that are worth their penalty."""
     most = state.parents.shape[1]

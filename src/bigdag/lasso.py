@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 
 from bigdag.acyclic import rank_of
+from bigdag.compiled import kernel
 from bigdag.descent import descend
 from bigdag.objective import dual_bound, on_correlation_scale
 
@@ -338,13 +338,13 @@ def _split(certified: list[Any]) -> list[NDArray[np.int64]]:
 # ------------------------------------------------------------------ compiled kernels
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _penalty(root, i, j):  # type: ignore[no-untyped-def]
     """Return p[i, j]; never zero, as without a penalty there is no dual bound."""
     return max(root[i] * root[j], _LEAST_PENALTY)
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _worst(left, allowed, root, own):  # type: ignore[no-untyped-def]
     """Return the largest correlation with the residual in units of its penalty."""
     worst = 0.0
@@ -355,7 +355,7 @@ def _worst(left, allowed, root, own):  # type: ignore[no-untyped-def]
     return worst
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _certify_column(left, C_row, allowed, root, j, members, b):  # type: ignore[no-untyped-def]
     """Return objective and duality gap of a column.
 
@@ -376,7 +376,7 @@ def _certify_column(left, C_row, allowed, root, j, members, b):  # type: ignore[
     return objective, gap
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def violators(left, allowed, root, j, members, most, inside, new, excess):  # type: ignore[no-untyped-def]
     """Return the variables to add to the members of column j: those furthest above their penalty.
 
@@ -417,7 +417,7 @@ def violators(left, allowed, root, j, members, most, inside, new, excess):  # ty
     return kept
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _certify(left, C_rows, allowed, root, columns, indptr, indices, values, first, last):  # type: ignore[no-untyped-def]
     """Return objectives, gaps and the violators to add, for rows first..last."""
     k = last - first
@@ -443,7 +443,7 @@ def _certify(left, C_rows, allowed, root, columns, indptr, indices, values, firs
     return objective, gap, found, flat
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _solve_held(C, allowed, root, columns, indptr, indices, values, tol, first, last):  # type: ignore[no-untyped-def]
     """Solve columns first..last, one after the other, on correlations that are held.
 
@@ -487,7 +487,7 @@ def _solve_held(C, allowed, root, columns, indptr, indices, values, tol, first, 
     return objective, gap, found, flat_members, flat_b
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _subtract_rows(left, C, members, values):  # type: ignore[no-untyped-def]
     """Subtract values times rows of C, in place; several rows in one pass over left."""
     m, d = len(members), len(left)
@@ -505,7 +505,7 @@ def _subtract_rows(left, C, members, values):  # type: ignore[no-untyped-def]
         s += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _descend_columns(  # type: ignore[no-untyped-def]
     source, is_gram, C_rows, root, columns, indptr, indices, values, first, last, goal
 ):
@@ -517,7 +517,7 @@ def _descend_columns(  # type: ignore[no-untyped-def]
         )
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _descend_column(source, is_gram, C_row, root, j, members, b, goal):  # type: ignore[no-untyped-def]
     """Solve one working set to a relative gap, in place in b."""
     m = len(members)
@@ -542,7 +542,7 @@ def _descend_column(source, is_gram, C_row, root, j, members, b, goal):  # type:
     descend(Q, c, p, b, goal)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _solve_few(source, is_gram, root, columns, indptr, indices, values, tol, live, first, last):  # type: ignore[no-untyped-def]
     """Solve columns first..last on all the parents they are given; objectives and gaps."""
     objective, gap = np.zeros(last - first), np.zeros(last - first)

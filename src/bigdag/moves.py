@@ -18,12 +18,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 
 from bigdag import lasso
 from bigdag.acyclic import project, rank_of
+from bigdag.compiled import kernel
 from bigdag.gram import correlation
 from bigdag.objective import on_correlation_scale
 
@@ -419,7 +419,7 @@ def _neighbours(
 # ------------------------------------------------------------------ compiled kernels
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _pairs(source, held, indptr, indices, data, columns, others, first, last):  # type: ignore[no-untyped-def]
     """Return correlations of others with the columns' residuals, and their coefficients there."""
     left, size = np.empty(last - first), np.zeros(last - first)
@@ -434,7 +434,7 @@ def _pairs(source, held, indptr, indices, data, columns, others, first, last):  
     return left, size
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _best_places(  # type: ignore[no-untyped-def]
     source, held, block, names, sizes, left_by, left_of, rank, sd, root,
     in_ptr, in_names, in_b, out_ptr, out_names, out_b, first, last,

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 import scipy.sparse as sp
+
+from bigdag.compiled import kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -107,7 +108,7 @@ def log_likelihood(X: NDArray[np.float64], W: sp.sparray, noise: NDArray[np.floa
 # ------------------------------------------------------------------ compiled kernels
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def dual_bound(inner, square, limit):  # type: ignore[no-untyped-def]
     """Return the best lower bound of a lasso problem along its residual r.
 
@@ -124,7 +125,7 @@ def dual_bound(inner, square, limit):  # type: ignore[no-untyped-def]
     return factor * inner - 0.5 * factor * factor * square
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _losses_from_gram(C, indptr, indices, values, first, last):  # type: ignore[no-untyped-def]
     """Return half the squared residual of columns first..last, from the correlations."""
     out = np.empty(last - first)
@@ -140,7 +141,7 @@ def _losses_from_gram(C, indptr, indices, values, first, last):  # type: ignore[
     return out
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _losses_from_data(Z, indptr, indices, values, first, last):  # type: ignore[no-untyped-def]
     """Return half the squared residual of columns first..last, from the unit-length rows of Z."""
     out = np.empty(last - first)

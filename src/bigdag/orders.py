@@ -9,10 +9,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 
 from bigdag.acyclic import _sift
+from bigdag.compiled import kernel
 from bigdag.data import Dataset
 from bigdag.sortability import r_squared
 
@@ -295,7 +295,7 @@ def _sparse_order(
     return _take(residual, gram.diag(), indptr, indices, _UPDATE / root, head)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _above(rows, block, threshold, most, first, last):  # type: ignore[no-untyped-def]
     """Return how many entries of rows first..last are above a threshold, and their columns."""
     d = rows.shape[1]
@@ -327,7 +327,7 @@ def _above(rows, block, threshold, most, first, last):  # type: ignore[no-untype
     return counts, hits[:total].copy()
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _take(R, variance, indptr, indices, threshold, head):  # type: ignore[no-untyped-def]
     """Return the order, head first; R (d, n), rows of unit length, is changed in place."""
     d, n = R.shape

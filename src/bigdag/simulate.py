@@ -21,10 +21,10 @@ from numbers import Integral, Real
 from typing import Any, TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csc_array, diags_array
 
+from bigdag.compiled import kernel
 from bigdag.dag import DAG
 from bigdag.errors import DataError, GraphError, ParameterError
 
@@ -357,7 +357,7 @@ def _simulate(
     return columns
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _propagate(
     columns: NDArray[np.float64],  # (d, n), noise in, X out
     indptr: NDArray[np.int64],

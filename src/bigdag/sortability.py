@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 from scipy.sparse import csc_array
 
+from bigdag.compiled import kernel
 from bigdag.matching import Graph, on_columns, samples
 
 __all__ = ["r2_sortability", "r_squared", "var_sortability"]
@@ -153,7 +153,7 @@ def _alignment(weights: csc_array, scores: Floats) -> float:
     return float(halves / (2 * paths))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _ones(bits: np.uint64) -> int:
     count = 0
     while bits != np.uint64(0):
@@ -162,7 +162,7 @@ def _ones(bits: np.uint64) -> int:
     return count
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _walk(indptr: Ints, indices: Ints, by_score: Ints, below: Ints, upto: Ints) -> tuple[int, int]:
     """Count ends of walks from 64 sources at a time, one bit each, one step after the other.
 

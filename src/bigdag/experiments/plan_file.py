@@ -169,7 +169,7 @@ def _several(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _bytes(value: Any) -> int:
-    from bigdag.gram import bytes_of
+    from bigdag.resources import bytes_of
 
     if not isinstance(value, int | float | str) or isinstance(value, bool):
         raise _Refusal

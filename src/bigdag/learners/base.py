@@ -28,7 +28,8 @@ from bigdag.acyclic import project, topological_order
 from bigdag.dag import DAG
 from bigdag.data import Dataset, as_dataset
 from bigdag.errors import GraphError, ParameterError
-from bigdag.gram import Gram, bytes_of
+from bigdag.gram import Gram
+from bigdag.resources import bytes_of
 
 __all__ = ["Learner", "Number", "OneOf", "Run", "State", "Status"]
 

@@ -25,13 +25,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bigdag import lasso, objective
 from bigdag.acyclic import greedy_order, improve_order, project, rank_of, topological_order
+from bigdag.compiled import kernel
 from bigdag.learners.base import Learner, Number, Run, State
 
 __all__ = ["GD"]
@@ -419,7 +419,7 @@ class _Point:
         return None
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _best_places(rank, out_ptr, out_idx, out_gain, in_ptr, in_idx, in_gain):  # type: ignore[no-untyped-def]
     """Return for each variable what its best move promises, and the place it goes to.
 

@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from bigdag import lasso, objective
 from bigdag.acyclic import greedy_order, greedy_order_dense, project, rank_of
-from bigdag.gram import memory_budget
 from bigdag.learners.base import Number, OneOf, Run, State
 from bigdag.learners.torch_support import (
     Descent,
@@ -36,6 +35,7 @@ from bigdag.learners.torch_support import (
     pick_device,
     to_sparse,
 )
+from bigdag.resources import memory_left
 
 __all__ = ["OptiMAS"]
 
@@ -213,7 +213,7 @@ class OptiMAS(TorchLearner):
         d, bytes_each = run.gram.d, self._dtype(run, torch, _uses_data(run)).itemsize
         if self.engine == "dense":
             check_dense(d, _MATRICES, bytes_each, self.memory_limit)
-        fits = _MATRICES * d * d * bytes_each <= _DENSE_SHARE * memory_budget(self.memory_limit)
+        fits = _MATRICES * d * d * bytes_each <= _DENSE_SHARE * memory_left(self.memory_limit)
         return self.engine == "dense" or (self.engine == "auto" and fits)
 
     def _fit_share_is_over(self, run: Run) -> bool:
@@ -318,7 +318,7 @@ class _Dense:
         self.tensor = torch.as_tensor(W.toarray(order="C"), dtype=dtype, device=device)
         # Both forms of algorithm 2 give the same order; the heap is faster on a CPU, also on a
         # full matrix, but needs a list of all arcs.
-        room = _HEAP_SHARE * memory_budget(learner.memory_limit)
+        room = _HEAP_SHARE * memory_left(learner.memory_limit)
         self._heap = device.type == "cpu" and _HEAP_BYTES * run.gram.d**2 <= room
 
     def equation_1(self, W: Any) -> Any:

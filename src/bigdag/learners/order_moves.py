@@ -9,12 +9,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 
 from bigdag import insertion, lasso, orders
 from bigdag.acyclic import rank_of
+from bigdag.compiled import kernel
 from bigdag.moves import Arrangement
 from bigdag.objective import losses, on_correlation_scale
 from bigdag.selection import choose_lambda1, least_squares
@@ -178,7 +178,7 @@ class LeastSquaresSearch:
         return costs
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _outside(left, block, rank, limit, indptr, indices, keep, first, last):  # type: ignore[no-untyped-def]
     """Return pairs (u, v): u precedes v, is no candidate, and correlates with its residual."""
     d = left.shape[1]

@@ -9,13 +9,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TypeAlias
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bigdag import objective
 from bigdag.acyclic import rank_of
+from bigdag.compiled import kernel
 from bigdag.gram import Gram
 from bigdag.lasso import violators
 
@@ -210,7 +210,7 @@ def _largest_eigenvalue(gram: Gram) -> float:
 # ------------------------------------------------------------------ compiled kernels
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _step_columns(  # type: ignore[no-untyped-def]
     source, is_gram, todo, indptr, indices, b, y, centre, root, pull, global_step, momentum,
     curvature, loss, resting, correlation, place, store, upper, lower,
@@ -284,7 +284,7 @@ def _step_columns(  # type: ignore[no-untyped-def]
         resting[j] = moved <= _AT_REST
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _fill(  # type: ignore[no-untyped-def]
     C, starts, columns, entries, indptr, indices, place, store, upper, lower, correlation,
     first, last,
@@ -314,7 +314,7 @@ def _fill(  # type: ignore[no-untyped-def]
                         lower[at + t] = whole & 255
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _look_around(left, block, live, root, indptr, indices, most, keep, first, last):  # type: ignore[no-untyped-def]
     """Find what columns first..last of a block lack: how many each, and which, one after the other.
 
@@ -344,14 +344,14 @@ def _look_around(left, block, live, root, indptr, indices, most, keep, first, la
     return counts, flat
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _unpack(upper, lower, out):  # type: ignore[no-untyped-def]
     """Write correlations kept in three bytes."""
     for t in range(len(out)):
         out[t] = (np.int32(upper[t]) * np.int32(256) + np.int32(lower[t])) * _UNIT
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _add_sizes(triangle, size, s):  # type: ignore[no-untyped-def]
     """Add the absolute correlations of member s with those before it to the sums of both."""
     for t in range(s):
@@ -360,7 +360,7 @@ def _add_sizes(triangle, size, s):  # type: ignore[no-untyped-def]
         size[t] += value
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _inner(row, values):  # type: ignore[no-untyped-def]
     """Return the inner product of a row of a triangle with values."""
     total = 0.0
@@ -369,7 +369,7 @@ def _inner(row, values):  # type: ignore[no-untyped-def]
     return total
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _along(row, values, own, out):  # type: ignore[no-untyped-def]
     """Return the inner product of a row of a triangle with values; subtract its mirror from out."""
     total = 0.0
@@ -381,7 +381,7 @@ def _along(row, values, own, out):  # type: ignore[no-untyped-def]
     return total
 
 
-@numba.njit(cache=True, nogil=True, fastmath=True)
+@kernel(fastmath=True)
 def _curvature_from_data(Z, members):  # type: ignore[no-untyped-def]
     """Return a bound on the largest eigenvalue of Z_A Z_Aᵀ: its largest row of absolute sums."""
     m = len(members)

@@ -11,8 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigdag.errors import MemoryLimitError, ParameterError, missing_extra
-from bigdag.gram import format_bytes, memory_budget
 from bigdag.learners.base import Checked, Learner, Number, OneOf, Run
+from bigdag.resources import format_bytes, memory_left
 
 __all__ = [
     "Descent",
@@ -81,12 +81,12 @@ def check_dense(d: int, matrices: float, itemsize: int, memory_limit: float | st
     --------
     >>> check_dense(1000, 6, 4, "1GB")
     """
-    need, budget = matrices * d * d * itemsize, memory_budget(memory_limit)
-    if need > budget:
+    need, left = matrices * d * d * itemsize, memory_left(memory_limit)
+    if need > left:
         raise MemoryLimitError(
             f"Dense matrices for {d} variables need {format_bytes(need)} of memory, and "
-            f"{format_bytes(budget)} may be used: at most "
-            f"{int((budget / matrices / itemsize) ** 0.5)} variables fit. Use a sparse method such "
+            f"{format_bytes(left)} may still be used: at most "
+            f"{int((left / matrices / itemsize) ** 0.5)} variables fit. Use a sparse method such "
             "as ProxiMAS, raise memory_limit, or run it where there is more memory."
         )
 

@@ -1,0 +1,284 @@
+"""Compiled functions, kept on disk between runs, and the time that compiling takes.
+
+``@kernel`` is ``numba.njit`` with one cache of our own. Numba's own cache lies beside the sources,
+which may not be writable, does not notice a change in a function of another module, and trusts
+whatever bytes it finds. Ours lies in the user's cache folder, under a hash of the sources of all
+kernels, of numba and of the processor, and every entry carries a digest: what is damaged is
+compiled again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import pickle
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import compiler, event, serialize
+
+__all__ = ["Stopwatch", "cache_folder", "compiling_seconds", "kernel", "on_compiling"]
+
+_log = logging.getLogger("bigdag")
+_numba: Any = compiler  # untyped
+_pack: Any = serialize.dumps
+_listen: Any = event.register
+_UNUSED_DAYS = 30  # after which compiled code of other versions is removed
+_DIGEST_BYTES = 32
+
+
+def kernel(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Compile a function when it is first called, without Python's lock, and keep it on disk.
+
+    Parameters
+    ----------
+    function : callable
+        What numba can compile.
+    **options
+        Of ``numba.njit``, such as ``fastmath=True``.
+
+    Returns
+    -------
+    Dispatcher
+        The compiled function; the function itself where numba's compiler is switched off.
+
+    Examples
+    --------
+    >>> @kernel
+    ... def double(x):
+    ...     return 2 * x
+    >>> double(21)
+    42
+    """
+    if function is None:
+        return lambda function: kernel(function, **options)
+    compiled = numba.njit(nogil=True, **options)(function)
+    if hasattr(compiled, "_cache") and _is_ours(function):
+        compiled._cache = _KernelCache(function)
+    return compiled
+
+
+# ------------------------------------------------------------------ where compiled code is kept
+
+
+def cache_folder() -> Path:
+    """Return the folder of this version's compiled code; it exists and can be written.
+
+    It is in ``BIGDAG_CACHE_DIR`` or ``NUMBA_CACHE_DIR`` where one of them is set, else in the
+    user's cache folder, else in a folder of the user's own among the temporary ones.
+    """
+    return _cache_folder()
+
+
+@cache
+def _cache_folder() -> Path:
+    key = _key()
+    for parent in (*_wanted_parents(), None):
+        try:
+            folder = (_temporary_parent() if parent is None else parent) / key
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError:
+            continue
+        os.utime(folder)
+        _remove_unused(folder.parent)
+        return folder
+    return Path(tempfile.mkdtemp(prefix="bigdag-"))
+
+
+def _wanted_parents() -> list[Path]:
+    parents = [
+        Path(given) / "bigdag"
+        for name in ("BIGDAG_CACHE_DIR", "NUMBA_CACHE_DIR")
+        if (given := os.environ.get(name))
+    ]
+    if sys.platform == "win32":
+        home = os.environ.get("LOCALAPPDATA")
+        return [*parents, Path(home) / "bigdag" / "compiled"] if home else parents
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(given):
+        parents.append(Path(given) / "bigdag" / "compiled")
+    try:
+        home = Path.home()
+    except RuntimeError:  # no home is known
+        return parents
+    if sys.platform == "darwin":
+        return [*parents, home / "Library" / "Caches" / "bigdag" / "compiled"]
+    return [*parents, home / ".cache" / "bigdag" / "compiled"]
+
+
+def _temporary_parent() -> Path:
+    """Return a folder among the temporary ones that nobody else can have put code into."""
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    folder = Path(tempfile.gettempdir(), f"bigdag-compiled-{user}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    about = folder.lstat()
+    if hasattr(os, "getuid") and (about.st_uid != os.getuid() or about.st_mode & 0o077):
+        raise PermissionError(f"{folder} belongs to somebody else")
+    return folder
+
+
+def _remove_unused(parent: Path) -> None:
+    """Remove compiled code that no run has used for a month."""
+    with suppress(OSError):
+        for folder in parent.iterdir():
+            if folder.stat().st_mtime < time.time() - _UNUSED_DAYS * 86400:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _key() -> str:
+    """Return what compiled code depends on: all kernels' sources, numba, Python."""
+    digest = hashlib.sha256(repr((numba.__version__, sys.version_info[:3])).encode())
+    package = Path(__file__).parent
+    for path in sorted(package.rglob("*.py")):
+        source = path.read_bytes()
+        if b"@kernel" in source:
+            digest.update(path.relative_to(package).as_posix().encode() + b"\0" + source)
+    return digest.hexdigest()[:16]
+
+
+def _is_ours(function: Callable[..., Any]) -> bool:
+    return function.__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+class _KernelCache:
+    """What numba asks for a compiled function before it compiles, and tells of it afterwards."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._name = f"{function.__module__}.{function.__qualname__}"
+
+    @property
+    def cache_path(self) -> str:
+        return str(cache_folder())
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        """Return the compiled function of a signature, or None."""
+        target_context.refresh()
+        try:
+            content = self._file(signature, target_context).read_bytes()
+            digest, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+            if hashlib.sha256(body).digest() != digest:
+                return None
+            return _numba.CompileResult._rebuild(target_context, *pickle.loads(body))
+        except FileNotFoundError:
+            return None
+        except Exception as error:  # whatever is wrong with it, the source is still there
+            _log.debug("compiled code of %s cannot be used: %s", self._name, error)
+            return None
+
+    def save_overload(self, signature: Any, result: Any) -> None:
+        """Keep a compiled function."""
+        temporary = None
+        try:
+            if result.lifted or result.library.has_dynamic_globals:
+                return
+            body = _pack(result._reduce())
+            target = self._file(signature, result.target_context)
+            with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as file:
+                temporary = file.name
+                file.write(hashlib.sha256(body).digest() + body)
+            os.replace(temporary, target)
+        except Exception as error:  # a full disk costs time, not the answer
+            _log.debug("compiled code of %s is not kept: %s", self._name, error)
+            if temporary is not None:
+                with suppress(OSError):
+                    os.unlink(temporary)
+
+    def _file(self, signature: Any, target_context: Any) -> Path:
+        about = repr((signature, target_context.codegen().magic_tuple()))
+        return cache_folder() / f"{self._name}-{hashlib.sha256(about.encode()).hexdigest()[:16]}"
+
+    def enable(self) -> None:
+        """Do nothing: it is always enabled."""
+
+    def disable(self) -> None:
+        """Do nothing: it is always enabled."""
+
+    def flush(self) -> None:
+        """Do nothing: a change of a source changes the folder."""
+
+
+# ------------------------------------------------------------------ the time of compiling
+
+
+class _CompileClock(event.Listener):
+    """Adds up the seconds in which some thread compiles."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._under_way, self._since, self._total = 0, 0.0, 0.0
+        self.told: Callable[[], Any] | None = None
+
+    def on_start(self, event: Any) -> None:  # noqa: ARG002
+        with self._lock:
+            if not self._under_way:
+                self._since = time.perf_counter()
+            self._under_way += 1
+            told, self.told = self.told, None
+        if told is not None:
+            told()
+
+    def on_end(self, event: Any) -> None:  # noqa: ARG002
+        with self._lock:
+            self._under_way -= 1
+            if not self._under_way:
+                self._total += time.perf_counter() - self._since
+
+    def seconds(self) -> float:
+        with self._lock:
+            running = time.perf_counter() - self._since if self._under_way else 0.0
+            return self._total + running
+
+
+_clock = _CompileClock()
+_listen("numba:compile", _clock)
+
+
+def compiling_seconds() -> float:
+    """Return the seconds that this process has spent compiling.
+
+    Examples
+    --------
+    >>> compiling_seconds() >= 0
+    True
+    """
+    return _clock.seconds()
+
+
+def on_compiling(tell: Callable[[], Any] | None) -> None:
+    """Have a function called once, when the next compilation begins.
+
+    Examples
+    --------
+    >>> on_compiling(None)
+    """
+    _clock.told = tell
+
+
+class Stopwatch:
+    """The seconds since it was made, without those of compiling.
+
+    Examples
+    --------
+    >>> Stopwatch().seconds >= 0
+    True
+    """
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter() - compiling_seconds()
+
+    @property
+    def seconds(self) -> float:
+        """The seconds so far."""
+        return time.perf_counter() - compiling_seconds() - self._began
