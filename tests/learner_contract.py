@@ -25,9 +25,11 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from bigdag.acyclic import is_acyclic, rank_of
 from bigdag.dag import DAG
-from bigdag.data import Dataset
+from bigdag.data import Dataset, as_dataset
 from bigdag.errors import DataError, DataWarning, GraphError, MemoryLimitError, ParameterError
-from bigdag.learners.base import Number, OneOf
+from bigdag.gram import Gram
+from bigdag.interrupts import ask_to_end
+from bigdag.learners.base import Number, OneOf, Run
 from bigdag.simulate import random_dag, sample
 
 STATUSES = {"converged", "max_iter", "time_limit", "interrupted", "diverged"}
@@ -77,6 +79,62 @@ def bad_values(allowed: Any) -> list[Any]:
     return bad
 
 
+def interrupted(learner: Any, X: Any) -> Any:
+    """Fit a learner whose callback interrupts it; the interrupt goes on, the best graph is kept."""
+    with pytest.raises(KeyboardInterrupt):
+        learner.fit(X)
+    return learner
+
+
+@contextmanager
+def deadline_at_look(
+    look: int | None, after_step: int = 0, worth: Callable[[Run], float] = lambda run: 0.0
+) -> Iterator[list[Any]]:
+    """Let the deadline pass at some look at the clock; give the run and what it held was worth.
+
+    Looks are counted once the run has made some steps; None lets it never pass.
+    """
+    seen: list[Any] = []
+    usual, share = Run.out_of_time, Run.share_is_over
+    looks = 0
+
+    def over(run: Run) -> bool:
+        nonlocal looks
+        looks += run.iteration >= after_step
+        if look is None or looks < look:
+            return False
+        if not seen:
+            seen.append((run, worth(run)))
+        return True
+
+    def out_of_time(run: Run) -> bool:
+        if over(run):
+            run.status = "time_limit"
+            return True
+        return usual(run)
+
+    def share_is_over(run: Run, part: float) -> bool:
+        return over(run) or share(run, part)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Run, "out_of_time", out_of_time)
+        patch.setattr(Run, "share_is_over", share_is_over)
+        yield seen
+
+
+def hold_correlations(monkeypatch: Any, hold: bool) -> list[bool]:
+    """Have every Gram of samples hold its correlations, or not; return which the last one did."""
+    monkeypatch.undo()  # of an earlier call
+    usual, done = Gram.__init__, []
+
+    def init(self: Gram, dataset: Dataset, **options: Any) -> None:
+        usual(self, dataset, **options | ({} if dataset.X is None else {"hold": hold}))
+        done[:] = [self.C is not None]
+
+    monkeypatch.setattr(Gram, "__init__", init)
+    return done
+
+
 class LearnerContract:
     """Inherit, and set ``make``; the other attributes only where the default does not hold."""
 
@@ -84,6 +142,7 @@ class LearnerContract:
     keeps_best: ClassVar[bool] = (
         True  # whether the answer is the best acyclic graph by equation (1)
     )
+    not_held: ClassVar[float] = 1e-4  # how far equation (1) may lie off without correlations held
     cyclic_phases: ClassVar[tuple[str, ...]] = ("fit",)  # of the history; the others are acyclic
 
     def learner(self, **parameters: Any) -> Any:
@@ -93,6 +152,10 @@ class LearnerContract:
         """Fit, and check what holds of every fit whatever happened in it."""
         model = self.learner(**parameters)
         assert model.fit(X) is model
+        return self.check(model)
+
+    def check(self, model: Any) -> Any:
+        """Check what holds of every fitted learner."""
         W, d = model.weights_, model.n_features_in_
         assert isinstance(W, sp.csc_array)
         assert W.shape == (d, d)
@@ -306,8 +369,82 @@ class LearnerContract:
         def interrupt(state: Any) -> None:
             raise KeyboardInterrupt
 
-        model = self.fit(table(), callback=interrupt)
+        model = self.check(interrupted(self.learner(callback=interrupt), table()))
         assert model.status_ == "interrupted"
+
+    def test_being_asked_to_end_is_a_deadline(self):
+        """A fit that is asked to end answers as one whose time is up at that moment."""
+        X, answers = table(d=12), []
+        for end in (ask_to_end, None):
+
+            def at_the_second_step(state: Any, end: Any = end) -> None:
+                if state.iteration == 2 and end is not None:
+                    end()
+
+            with deadline_at_look(None if end else 1, after_step=2):
+                model = self.learner(callback=at_the_second_step, random_state=0)
+                try:
+                    model.fit(X)
+                except KeyboardInterrupt:
+                    assert model.status_ == "interrupted"
+            answers.append(self.check(model))
+        if answers[0].status_ == "interrupted":
+            assert answers[1].status_ == "time_limit"
+        assert answers[0].dag_ == answers[1].dag_
+
+    def test_a_deadline_at_any_look_at_the_clock(self, monkeypatch):
+        """Whenever time is up, the answer is a DAG no worse than the last one held."""
+        X = table(d=12, n=60)
+        for hold in (True, False):
+            hold_correlations(monkeypatch, hold)
+            looks = 1
+            while True:
+                with deadline_at_look(looks, worth=self.worth) as seen:
+                    model = self.fit(X, random_state=0)
+                if not seen:  # it ended before that many looks
+                    break
+                assert model.status_ in {"time_limit", "max_iter"}
+                run, held = seen[0]
+                assert self.worth(run) <= held + 1e-9 * abs(held)
+                looks = max(looks + 1, int(looks * 1.3))
+
+    def worth(self, run: Run) -> float:
+        """Return what the method lowers, of the graph that a run holds."""
+        return run.best_objective if self.keeps_best else 0.0
+
+    @pytest.mark.parametrize("hold", [True, False])
+    def test_correlations_may_be_held_or_not(self, hold, monkeypatch):
+        X = table(d=12, n=60)
+        hold_correlations(monkeypatch, True)
+        expected = self.fit(X, random_state=0)
+        held = hold_correlations(monkeypatch, hold)
+        model = self.fit(X, random_state=0)
+        assert held == [hold]
+        assert model.objective_ == pytest.approx(expected.objective_, rel=self.not_held)
+
+    def test_a_fit_that_fails_leaves_the_estimator_as_it_was(self):
+        names = list("abcdef")
+        model = self.fit(pd.DataFrame(table(), columns=names))
+        before = dict(model.__dict__)
+
+        def fail(state: Any) -> None:
+            raise LookupError("mine")
+
+        model.set_params(callback=fail)
+        with pytest.raises(LookupError):
+            model.fit(table(d=7))
+        model.set_params(callback=None)
+        assert set(model.__dict__) == set(before)
+        assert all(model.__dict__[name] is before[name] for name in before)
+        assert np.isfinite(model.score(pd.DataFrame(table(), columns=names)))
+
+    def test_a_refit_keeps_no_names(self):
+        model = self.fit(pd.DataFrame(table(), columns=list("abcdef")))
+        for unnamed in (table(), as_dataset(table())):
+            model.fit(pd.DataFrame(table(), columns=list("abcdef")))
+            model.fit(unnamed)
+            assert not hasattr(model, "feature_names_in_")
+            assert not model.dag_.named
 
     def test_errors_of_a_callback_are_not_swallowed(self):
         def fail(state: Any) -> None:

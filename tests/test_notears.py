@@ -13,7 +13,7 @@ from bigdag.data import as_dataset
 from bigdag.learners.base import Run
 from bigdag.learners.notears import acyclicity
 from bigdag.learners.torch_support import Residuals
-from learner_contract import LearnerContract, equation_1, gcastle, table
+from learner_contract import LearnerContract, equation_1, gcastle, interrupted, table
 
 
 class TestNOTEARS(LearnerContract):
@@ -126,7 +126,7 @@ def test_interrupted_gives_the_thresholded_iterate():
         if state.iteration == 300:
             raise KeyboardInterrupt
 
-    model = NOTEARS(learning_rate=0.01, callback=stop).fit(table())
+    model = interrupted(NOTEARS(learning_rate=0.01, callback=stop), table())
     assert model.status_ == "interrupted"
     assert model.n_iter_ == 300
     assert model.weights_.nnz

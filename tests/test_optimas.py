@@ -14,7 +14,8 @@ from bigdag.data import Dataset, as_dataset
 from bigdag.errors import MemoryLimitError, MissingExtraError, ParameterError
 from bigdag.gram import Gram
 from bigdag.learners import optimas
-from learner_contract import LearnerContract, equation_1, table
+from bigdag.resources import memory_held
+from learner_contract import LearnerContract, equation_1, interrupted, table
 
 
 class TestOptiMAS(LearnerContract):
@@ -152,11 +153,12 @@ def test_little_memory_means_a_support(monkeypatch):
 
     X = table(n=20, d=1000)
     monkeypatch.setattr(optimas, "_Dense", refuse)
+    held = memory_held()
     with pytest.raises(AssertionError):
-        OptiMAS(lambda1=1.0, max_iter=2, memory_limit="500MB").fit(X)
-    OptiMAS(lambda1=1.0, max_iter=3, memory_limit="50MB").fit(X)
+        OptiMAS(lambda1=1.0, max_iter=2, memory_limit=held + 500 * 2**20).fit(X)
+    OptiMAS(lambda1=1.0, max_iter=3, memory_limit=held + 80 * 2**20).fit(X)
     with pytest.raises(MemoryLimitError, match=r"38\.1 MB"):
-        OptiMAS(lambda1=1.0, max_iter=2, engine="dense", memory_limit="35MB").fit(X)
+        OptiMAS(lambda1=1.0, max_iter=2, engine="dense", memory_limit=held + 38 * 2**20).fit(X)
 
 
 def test_covariance_and_data_agree():
@@ -236,7 +238,7 @@ def test_interrupted_before_acyclicity_gives_a_graph_all_the_same(start, at):
         if state.iteration == at:
             raise KeyboardInterrupt
 
-    model = OptiMAS(start=start, learning_rate=0.01, callback=interrupt).fit(table())
+    model = interrupted(OptiMAS(start=start, learning_rate=0.01, callback=interrupt), table())
     assert model.status_ == "interrupted"
     assert model.weights_.nnz > 0
 

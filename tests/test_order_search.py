@@ -21,10 +21,11 @@ from bigdag.errors import DataWarning, GraphError, ParameterError
 from bigdag.gram import Gram
 from bigdag.learners import order_moves, penalty_path
 from bigdag.learners.base import Run
+from bigdag.objective import losses
 from bigdag.orders import r2_order
 from bigdag.selection import arc_penalty
 
-from .learner_contract import LearnerContract, equation_1
+from .learner_contract import LearnerContract, equation_1, interrupted
 from .literal import bic_cost, insertion_change
 
 SCORES = ["least_squares", "bic"]
@@ -33,10 +34,17 @@ SEEDS = st.integers(0, 2**31 - 1)
 
 class TestLeastSquares(LearnerContract):
     make = staticmethod(lambda: OrderSearch())
+    not_held = 0.2  # the order by least variance left then is that of a sparse support
 
 
 class TestBIC(LearnerContract):
     make = staticmethod(lambda: OrderSearch(score="bic"))
+
+    def worth(self, run):
+        gram = run.gram
+        share = 2 * losses(gram, run.best_weights) * gram.inverse_sd**2
+        cost = arc_penalty(gram.n_samples, gram.d) * run.best_weights.nnz
+        return float(gram.n_samples * np.log(np.maximum(share, 1e-12)).sum() + cost)
 
 
 def world(d, k, n, seed=0):
@@ -376,7 +384,8 @@ def test_an_early_end_is_no_worse_than_the_start(score, steps, how):
         return how == "stop" and state.iteration >= steps
 
     model = OrderSearch(score=score, start=truth, callback=end, restarts=None, time_limit=20)
-    model.set_params(max_iter=steps if how == "max_iter" else None).fit(X)
+    model.set_params(max_iter=steps if how == "max_iter" else None)
+    model = interrupted(model, X) if how == "interrupt" else model.fit(X)
     assert model.status_ == ("max_iter" if how == "max_iter" else "interrupted")
     assert model.n_iter_ == steps
     assert is_acyclic(model.weights_)
@@ -414,7 +423,7 @@ def test_a_deadline_anywhere_gives_a_valid_dag(score, checks, monkeypatch):
 @pytest.mark.parametrize("score", SCORES)
 def test_an_interrupted_answer_is_cut_too(score):
     X = world(40, 2, 100)[1]
-    model = OrderSearch(score=score, threshold=0.7, callback=interrupt).fit(X)
+    model = interrupted(OrderSearch(score=score, threshold=0.7, callback=interrupt), X)
     assert model.status_ == "interrupted"
     assert np.abs(model.weights_.data).min() > 0.7
 
@@ -673,12 +682,12 @@ def test_a_start_is_the_answer_when_time_is_up_at_once():
 
 
 def test_an_interrupt_in_the_first_method_ends_the_search(monkeypatch):
-    def interrupted(self, run):
+    def learn(self, run):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bigdag.learners.proximas.ProxiMAS._learn", interrupted)
+    monkeypatch.setattr("bigdag.learners.proximas.ProxiMAS._learn", learn)
     X = simulate.sample(simulate.random_dag(20, 1, rng=0), 300, rng=1)
-    assert OrderSearch(start="proximas").fit(X).status_ == "interrupted"
+    assert interrupted(OrderSearch(start="proximas"), X).status_ == "interrupted"
 
 
 def test_a_threshold_turns_no_arc():

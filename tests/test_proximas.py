@@ -87,16 +87,6 @@ def test_the_two_engines_agree():
     assert sparse.weights_.toarray() == pytest.approx(dense.weights_.toarray(), abs=1e-3)
 
 
-@pytest.mark.parametrize("hold", [True, False])
-def test_held_and_computed_correlations_give_the_same(hold, monkeypatch):
-    _, X = world(40, 1, n=300)
-    expected = ProxiMAS().fit(X)
-    monkeypatch.setattr(Gram.__init__, "__kwdefaults__", {
-        "memory_limit": None, "n_jobs": None, "hold": hold})  # fmt: skip
-    model = ProxiMAS().fit(X)
-    assert model.objective_ == pytest.approx(expected.objective_, rel=1e-6)
-
-
 @pytest.mark.parametrize(
     ("exact", "room", "precision"),
     [(0, 2**27, 1e-6), (0, 700, 1e-6), (2**23, 700, 1e-12), (2**23, 0, 1e-12)],

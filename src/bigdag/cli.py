@@ -26,8 +26,10 @@ from bigdag.errors import (
     ParameterError,
 )
 from bigdag.experiments import command as experiment
+from bigdag.interrupts import ends_like_ctrl_c, interruptible
 
 if TYPE_CHECKING:
+    from bigdag.cli_fit import Outcome
     from bigdag.dag import DAG
 
 __all__ = ["app", "main"]
@@ -39,7 +41,7 @@ class _Words(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         from bigdag import cli_display as display
 
-        with warnings.catch_warnings():
+        with ends_like_ctrl_c(), warnings.catch_warnings():
             warnings.simplefilter("always", DataWarning)
             warnings.showwarning = display.warning_printer()
             try:
@@ -196,7 +198,10 @@ _Quiet = Annotated[bool, _option("--quiet", help="No progress, no summary.")]
 # ------------------------------------------------------------------ fit
 
 
-@app.command(epilog="Ctrl-C ends a fit: the best DAG so far is written, and the exit code is 1.")
+@app.command(
+    epilog="Ctrl-C, SIGTERM and SIGHUP end a fit as its time limit would: the best DAG so far is "
+    "written, and the exit code is 1. A second Ctrl-C ends it at once."
+)
 def fit(
     table: _Table,
     method: _Method = "proximas",
@@ -259,11 +264,13 @@ def fit(
         raw = cli_fit.read(table, header, covariance, n_samples)
         data = cli_fit.standardised(raw) if standardise else raw
         progress.phase("preparing")
-        found = recipe.follow(data, progress.callback)
-        dag = recipe.cut(found, data)
-        dag.save(out, force)
-        if check_units and not found.failed:
-            agreement = cli_fit.check_units(recipe, raw, dag, standardise, progress.callback)
+        with interruptible():  # from here on a signal ends the fit, and what it has is written
+            found = recipe.follow(data, progress.callback)
+            dag = recipe.cut(found, data)
+            _refuse_nothing(found, dag, out)
+            dag.save(out, force)
+            if check_units and not found.failed:
+                agreement = cli_fit.check_units(recipe, raw, dag, standardise, progress.callback)
     report = {
         "table": table, "out": out, "method": chosen.word,
         "parameters": given | bic | ({"warm_start_dag": warm_start} if warm_start else {}),
@@ -283,6 +290,14 @@ def fit(
     elif not quiet:
         display.show_fit(report)
     _fail_if(found.failed, agreement, out)
+
+
+def _refuse_nothing(found: Outcome, dag: DAG, out: Path) -> None:
+    """Let no graph without arcs, from a fit that was interrupted, replace a file."""
+    if found.status == "interrupted" and not dag.n_arcs and out.exists():
+        raise BigdagError(
+            f"The fit was interrupted before it had found an arc. {out} was left as it is."
+        )
 
 
 def _fail_if(failed: str | None, agreement: dict[str, Any] | None, out: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigdag import OrderSearch, methods, tables
+from bigdag.compiled import Stopwatch
 from bigdag.dag import DAG
 from bigdag.data import Dataset, as_dataset
 from bigdag.errors import DataWarning, ParameterError, missing_extra
@@ -168,18 +168,17 @@ class Recipe:
 
         The method may use half of it, the search what is left.
         """
-        began = time.perf_counter()
+        watch = Stopwatch()
         if self.bic.get("penalty") == "auto":
             require_rows(data)  # before the method's work
         limit = self.parameters.get("time_limit")
         own = self._of_the_method() | {"callback": callback}
         if self.search is not None and limit is not None:
             own["time_limit"] = limit / 2
-        learner = self.method.build(**own).fit(data)
-        first = _outcome(learner, time.perf_counter() - began)
+        first = _outcome(_fitted(self.method.build(**own), data), watch.seconds)
         if self.search is None or first.failed:
             return first
-        left = None if limit is None else limit - (time.perf_counter() - began)
+        left = None if limit is None else limit - watch.seconds
         ended = {
             "status": first.status, "n_iter": first.n_iter, "seconds": first.seconds,
             "objective": first.objective, "n_arcs": first.dag.n_arcs,
@@ -189,8 +188,8 @@ class Recipe:
         more = {"start": first.dag, "time_limit": left, "callback": callback}
         if isinstance(self.parameters.get("lambda1"), str):
             more["lambda1"] = "bic" if self._lambda1_is_left_to_the_search() else first.lambda1
-        search = OrderSearch(**self._of_the_search() | more).fit(data)
-        last = _outcome(search, time.perf_counter() - began)
+        search = _fitted(OrderSearch(**self._of_the_search() | more), data)
+        last = _outcome(search, watch.seconds)
         last = replace(last, n_iter=first.n_iter + last.n_iter, first=ended)
         # Equation (1) of the method's answer with the lambda1 of the search: a search that ends
         # early may hold something worse, or nothing yet.
@@ -269,6 +268,16 @@ class Recipe:
 def _chooses_lambda1(method: Method) -> bool:
     """Tell whether a method reads lambda1 and can choose it; the extended BIC has none."""
     return method.allows("lambda1", "bic") and method.fixed.get("score") != "bic"
+
+
+def _fitted(learner: Learner, data: Dataset) -> Learner:
+    """Fit; a fit that was interrupted, but holds a graph, is an answer with that status."""
+    try:
+        learner.fit(data)
+    except KeyboardInterrupt:
+        if not hasattr(learner, "dag_"):
+            raise
+    return learner
 
 
 def _outcome(learner: Learner, seconds: float) -> Outcome:

@@ -217,8 +217,8 @@ def _check_memory(n: int, d: int, hold: bool, held: int, limit: int) -> None:
     raise MemoryLimitError(
         f"Learning from {d} variables and {n} samples needs {format_bytes(_need(n, d, hold))} of "
         f"memory beside the {format_bytes(held)} that the process holds already, and it may hold "
-        f"{format_bytes(limit)} in all: at most {low} variables fit. Use fewer variables, raise memory_limit, or run it "
-        "where there is more memory."
+        f"{format_bytes(limit)} in all: at most {low} variables fit. Use fewer variables, raise "
+        "memory_limit, or run it where there is more memory."
     )
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from bigdag.acyclic import rank_of
+from bigdag.acyclic import project, rank_of
 from bigdag.compiled import kernel
 from bigdag.descent import descend
 from bigdag.objective import dual_bound, on_correlation_scale
@@ -89,9 +89,10 @@ def solve(
     mask : sparse array of shape (d, d), optional
         Only its non-zero entries may be arcs. Together with an order both must allow an arc.
     start : sparse array of shape (d, d), optional
-        Weights to begin from; entries that are not allowed are dropped.
+        Weights to begin from; entries that are not allowed are dropped, in all columns.
     columns : ndarray, optional
-        The columns to solve; the others keep their start (or zero) with an infinite gap.
+        The columns to solve; the others keep what is allowed of their start, with an infinite
+        gap.
     tol : float, default=1e-4
         The gap of a column is at most ``tol`` times its objective.
     stop : callable, optional
@@ -115,7 +116,7 @@ def solve(
            [0.  , 0.  ]])
     """
     problem = _Problem(gram, lambda1, order, mask, tol)
-    support, values = _start_coefficients(gram, start)
+    support, values = _start_coefficients(gram, problem.inside(start))
     objective = np.zeros(gram.d)
     gap = np.full(gram.d, np.inf)
     wanted = np.arange(gram.d) if columns is None else np.asarray(columns, dtype=np.int64)
@@ -177,12 +178,23 @@ class _Problem:
         self.gram, self.tol = gram, tol
         self.live = gram.sd > 0
         self.root = np.sqrt(lambda1) * gram.inverse_sd  # p[i, j] = root[i] * root[j]
-        self.rank = None if order is None else rank_of(np.asarray(order))
+        self.order = None if order is None else np.asarray(order)
+        self.rank = None if self.order is None else rank_of(self.order)
         self.mask = None if mask is None else sp.csc_array(mask)
         if self.mask is not None and not self.mask.data.all():
             self.mask = self.mask.copy()
             self.mask.eliminate_zeros()
         self.few = self.mask is not None and np.diff(self.mask.indptr).max(initial=0) <= FEW
+
+    def inside(self, start: sp.sparray | None) -> sp.sparray | None:
+        """Return the weights that an order and a mask allow."""
+        if start is None:
+            return None
+        if self.order is not None:
+            start = project(start, self.order)
+        if self.mask is not None:
+            start = sp.csc_array(sp.csc_array(start).multiply(self.mask != 0))
+        return start
 
     def allowed(self, block: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which parents each column of the block may use (k, d)."""

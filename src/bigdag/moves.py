@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigdag import lasso
-from bigdag.acyclic import project, rank_of
+from bigdag.acyclic import rank_of
 from bigdag.compiled import kernel
 from bigdag.gram import correlation
 from bigdag.objective import on_correlation_scale
@@ -100,8 +100,7 @@ class Arrangement:
         fit = lasso.solve(
             gram, lambda1, order=self.order, mask=mask, start=start, tol=tol, stop=stop
         )
-        # Columns that a stop left as they were may hold arcs against the order.
-        self.weights = project(fit.weights, self.order)
+        self.weights = fit.weights
         self.costs = fit.objective
         self.complete = bool(np.isfinite(fit.gap).all())
         self._root = np.sqrt(lambda1) * gram.inverse_sd

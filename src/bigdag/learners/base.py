@@ -3,7 +3,8 @@
 A learner is a scikit-learn estimator. Its ``fit`` checks the parameters and the data, makes a
 :class:`Run` and hands it to the method's own ``_learn(run)``. Whatever happens in there, an
 interrupt included, the run holds the best acyclic graph offered to it so far, and that is what the
-estimator ends with.
+estimator ends with. What is offered comes with its order, and only arcs that agree with the order
+are taken: no method can answer with a cycle.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import logging
 import math
 import numbers
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
@@ -25,10 +25,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigdag import objective
 from bigdag.acyclic import project, topological_order
+from bigdag.compiled import Stopwatch
 from bigdag.dag import DAG
 from bigdag.data import Dataset, as_dataset
 from bigdag.errors import GraphError, ParameterError
 from bigdag.gram import Gram
+from bigdag.interrupts import Interrupt, interruptible
 from bigdag.resources import bytes_of
 
 __all__ = ["Learner", "Number", "OneOf", "Run", "State", "Status"]
@@ -147,7 +149,7 @@ class State:
     iteration : int
         Counted from 1 within the whole fit.
     seconds : float
-        Time since the fit began.
+        Time since the fit began, without that of compiling.
     objective : float
         Equation (1) of the present weights.
     arcs : int
@@ -185,10 +187,13 @@ class Run:
         Whose parameters hold.
     data : Dataset
         The checked data.
+    interrupt : Interrupt, optional
+        What tells whether the fit has been asked to end.
     """
 
-    def __init__(self, learner: Learner, data: Dataset) -> None:
-        self.began = time.perf_counter()
+    def __init__(self, learner: Learner, data: Dataset, interrupt: Interrupt | None = None) -> None:
+        self._watch = Stopwatch()
+        self._interrupt = Interrupt() if interrupt is None else interrupt
         self.data = data
         self.lambda1 = learner._penalty()
         self.max_iter: int | None = learner.max_iter
@@ -218,21 +223,30 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """Time since the fit began."""
-        return time.perf_counter() - self.began
+        """Time since the fit began, without that of compiling."""
+        return self._watch.seconds
 
     def out_of_time(self) -> bool:
-        """Tell whether the deadline has passed, and if so set the status."""
+        """Tell whether the deadline has passed, or an end was asked for; if so set the status."""
+        if self._interrupt.asked:
+            self.status = "interrupted"
+            return True
         if self.time_limit is not None and self.seconds >= self.time_limit:
             self.status = "time_limit"
             return True
         return False
 
+    def share_is_over(self, share: float) -> bool:
+        """Tell whether a share of the time limit is used up, or an end was asked for."""
+        if self._interrupt.asked:
+            return True
+        return self.time_limit is not None and self.seconds >= share * self.time_limit
+
     @property
     def best_weights(self) -> sp.csc_array:
         """The best acyclic graph so far."""
         if callable(self._best):
-            self._best = self._best()
+            self._best = project(self._best(), self.best_order)
         return self._best
 
     def offer(
@@ -243,10 +257,23 @@ class Run:
     ) -> bool:
         """Keep an acyclic graph if it is the best so far by equation (1); tell whether it is.
 
-        A function in place of the weights is only called when they are asked for.
+        Parameters
+        ----------
+        weights : csc_array or callable
+            The graph; arcs against the order are left out. A function that returns it is only
+            called when the weights are asked for; its arcs must agree with the order.
+        order : ndarray of shape (d,)
+            The variables, causes first.
+        value : float, optional
+            Equation (1) of the weights, where it is known.
         """
+        if not callable(weights):
+            forward = project(weights, order)
+            if forward.nnz < weights.nnz:
+                value = None  # it was that of another graph
+            weights = forward
         if value is None:
-            weights = weights() if callable(weights) else weights
+            weights = project(weights(), order) if callable(weights) else weights
             value = objective.value(self.gram, weights, self.lambda1)
         if not value < self.best_objective:
             return False
@@ -254,9 +281,9 @@ class Run:
         return True
 
     def settle(self, weights: sp.csc_array, order: NDArray[np.int64]) -> None:
-        """Take an acyclic graph as the answer, whatever its equation (1)."""
-        self._best, self.best_order = weights, order
-        self.best_objective = objective.value(self.gram, weights, self.lambda1)
+        """Take the arcs that agree with an order as the answer, whatever their equation (1)."""
+        self._best, self.best_order = project(weights, order), order
+        self.best_objective = objective.value(self.gram, self._best, self.lambda1)
 
     def step(
         self, phase: str, value: float, arcs: int, weights: Callable[[], sp.csc_array]
@@ -313,6 +340,13 @@ def noise_variances(gram: Gram, losses: NDArray[np.float64]) -> NDArray[np.float
     """Return what the columns' losses leave of their variances (d,)."""
     # A perfect fit leaves rounding; without a floor unseen data would have no likelihood.
     return np.maximum(2 * losses, 1e-12 * gram.diag())
+
+
+def _as_seen_by_sklearn(data: Dataset) -> Any:
+    """Return an empty table with the columns of the data, for scikit-learn's look at names."""
+    if data.named:
+        return pd.DataFrame(columns=pd.Index(data.names, dtype=object))
+    return np.empty((0, data.n_features))
 
 
 # ------------------------------------------------------------------ the estimator
@@ -372,25 +406,45 @@ class Learner(BaseEstimator):
         -------
         self
             The fitted estimator.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            On Ctrl-C, once the best DAG so far is in the fitted attributes, with the status
+            "interrupted". The first Ctrl-C ends the fit as its time limit would; a second one
+            ends it at once.
         """
         self._check_parameters()
         data = as_dataset(X)
-        if isinstance(X, Dataset):
-            self._note_features(data)
-        else:
-            validate_data(self, X, skip_check_array=True)
-        run = Run(self, data)
+        before = self.__dict__.copy()
         try:
-            self._learn(run)
-        except KeyboardInterrupt:
-            run.status = "interrupted"
-        except FloatingPointError as error:
-            _log.warning("%s has diverged: %s", type(self).__name__, error)
-            run.status = "diverged"
+            validate_data(self, _as_seen_by_sklearn(data), skip_check_array=True)
+            self._prepare()
+            with interruptible() as interrupt:
+                torn = self._learn_from(data, interrupt)
+        except BaseException:  # the fit succeeds whole, or leaves the estimator as it was
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        if torn or interrupt.asked:
+            raise KeyboardInterrupt
+        return self
+
+    def _learn_from(self, data: Dataset, interrupt: Interrupt) -> bool:
+        """Learn and set the learnt attributes; tell whether an interrupt cut the work short."""
+        run, torn = Run(self, data, interrupt), False
+        try:
+            try:
+                self._learn(run)
+            except KeyboardInterrupt:
+                run.status, torn = "interrupted", True
+            except FloatingPointError as error:
+                _log.warning("%s has diverged: %s", type(self).__name__, error)
+                run.status = "diverged"
+            self._finish(run)
         finally:
             run.gram.close()
-        self._finish(run)
-        return self
+        return torn
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
         """Return the mean Gaussian log-likelihood of samples, with a noise variance per variable.
@@ -409,14 +463,7 @@ class Learner(BaseEstimator):
         """
         check_is_fitted(self)
         data = as_dataset(X)
-        if isinstance(X, Dataset):
-            if data.n_features != self.n_features_in_:
-                raise ParameterError(
-                    f"X has {data.n_features} features, but {type(self).__name__} is expecting "
-                    f"{self.n_features_in_} features as input."
-                )
-        else:
-            validate_data(self, X, reset=False, skip_check_array=True)
+        validate_data(self, _as_seen_by_sklearn(data), reset=False, skip_check_array=True)
         if data.X is None:
             raise ParameterError("score needs samples. Got a covariance matrix instead.")
         centred = data.X + (data.mean - self._mean)
@@ -439,10 +486,8 @@ class Learner(BaseEstimator):
         """Tell whether to hold the correlations; None leaves it to the memory there is."""
         return None
 
-    def _note_features(self, data: Dataset) -> None:
-        self.n_features_in_ = data.n_features
-        if data.named:
-            self.feature_names_in_ = np.array(data.names, dtype=object)
+    def _prepare(self) -> None:
+        """Load what the method needs, before its clock starts."""
 
     def _start_weights(
         self, data: Dataset, given: Any, name: str = "warm_start_dag"
@@ -484,8 +529,7 @@ class Learner(BaseEstimator):
 
     def _finish(self, run: Run) -> None:
         """Set the learnt attributes from the best graph of the run."""
-        weights = project(run.best_weights, run.best_order)
-        self.dag_ = DAG(weights, names=run.data.names if run.data.named else None,
+        self.dag_ = DAG(run.best_weights, names=run.data.names if run.data.named else None,
                         order=run.best_order)  # fmt: skip
         self.weights_ = self.dag_.weights
         self.order_ = self.dag_.order

@@ -358,9 +358,7 @@ class OrderSearch(Learner):
         first = ProxiMAS(
             run.lambda1, time_limit=left, n_jobs=self.n_jobs, memory_limit=self.memory_limit
         )
-        if first.fit(run.data).status_ == "interrupted":
-            raise KeyboardInterrupt
-        return np.asarray(first.order_)
+        return np.asarray(first.fit(run.data).order_)
 
 
 def _order_of(weights: sp.csc_array) -> NDArray[np.int64]:

@@ -88,12 +88,15 @@ class PenaltyPath:
     def _descend(self, gram: Gram, unseen: NDArray[np.float64]) -> bool:
         run = self.run
         most, arcs, falls = -np.inf, -1, 0
+        answer = None
         for factor in _FACTORS:
             cost = arc_penalty(gram.n_samples, gram.d, self.gamma, float(factor))
             search = InsertionSearch(run, gram, cost, self.starts, phase="penalty")
             search.work()
             search.settle()
             if run.status != "converged":
+                if answer is not None:  # rather than what the last factor had come to
+                    run.settle(*answer)
                 return False
             weights = run.best_weights
             likelihood = log_likelihood(
@@ -101,6 +104,7 @@ class PenaltyPath:
             )
             if likelihood > most:
                 most, falls, self.best = likelihood, 0, float(factor)
+                answer = weights, run.best_order
             elif weights.nnz != arcs:  # else nothing has changed
                 falls += 1
             arcs = weights.nnz

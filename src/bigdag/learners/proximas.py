@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bigdag import lasso, objective
-from bigdag.acyclic import greedy_order, greedy_order_dense, improve_order, project
+from bigdag.acyclic import greedy_order, greedy_order_dense, improve_order
 from bigdag.errors import ParameterError
 from bigdag.learners.base import Learner, Number, OneOf, Run, State
 from bigdag.learners.proximal_columns import ProximalColumns
@@ -191,10 +191,6 @@ class ProxiMAS(Learner):
         order = greedy_order(W)
         return improve_order(W, order) if self.improve else order
 
-    def _fit_share_is_over(self, run: Run) -> bool:
-        """Tell whether the share of the time for the fit without acyclicity is used up."""
-        return run.time_limit is not None and run.seconds >= self.acyclic_from * run.time_limit
-
     # -------------------------------------------------------------- the sparse engine
 
     def _sparse(self, run: Run, fit_first: bool) -> bool:
@@ -203,11 +199,11 @@ class ProxiMAS(Learner):
         if fit_first:
             fit = lasso.solve(
                 run.gram, run.lambda1, start=W, tol=self.tol,
-                stop=lambda: self._fit_share_is_over(run),
+                stop=lambda: run.share_is_over(self.acyclic_from),
             )  # fmt: skip
             W = fit.weights
             order = self._order(W)
-            run.offer(project(W, order), order)
+            run.offer(W, order)
             value = objective.value(run.gram, W, run.lambda1)
             if run.step("fit", value, W.nnz, lambda: W):
                 return True
@@ -281,7 +277,7 @@ class ProxiMAS(Learner):
         return walked.held
 
     def _fit_is_over(self, run: Run) -> bool:
-        if self._fit_share_is_over(run):
+        if run.share_is_over(self.acyclic_from):
             return True
         return run.max_iter is not None and run.iteration >= self.acyclic_from * run.max_iter
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bigdag import lasso, objective, orders
-from bigdag.acyclic import greedy_order, project
+from bigdag.acyclic import greedy_order
 from bigdag.learners.base import Learner, Number, OneOf, Run, State
 
 __all__ = ["SortRegress"]
@@ -129,15 +129,14 @@ class SortRegress(Learner):
             value = objective.value(gram, start, run.lambda1)
         order = self._sorted(run, start)
         # From here on the answer is on this order, also where a given graph was better.
-        run.settle(project(start, order), order)
+        run.settle(start, order)
         if self.order == "lasso_mas" and run.step("fit", value, start.nnz, lambda: free.weights):
             return
         fit = lasso.solve(
             gram, run.lambda1, order=order, start=start, tol=self.tol, stop=run.out_of_time
         )
-        weights = project(fit.weights, order)  # columns that a stop left as they were may be not
-        run.settle(weights, order)
-        run.step("lasso", run.best_objective, weights.nnz, lambda: weights)
+        run.settle(fit.weights, order)
+        run.step("lasso", run.best_objective, fit.weights.nnz, lambda: fit.weights)
 
     def _sorted(self, run: Run, weights: sp.csc_array) -> NDArray[np.int64]:
         """Return the order, from the data or for "lasso_mas" from the weights."""
