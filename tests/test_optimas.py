@@ -153,12 +153,12 @@ def test_little_memory_means_a_support(monkeypatch):
 
     X = table(n=20, d=1000)
     monkeypatch.setattr(optimas, "_Dense", refuse)
-    held = memory_held()
     with pytest.raises(AssertionError):
-        OptiMAS(lambda1=1.0, max_iter=2, memory_limit=held + 500 * 2**20).fit(X)
-    OptiMAS(lambda1=1.0, max_iter=3, memory_limit=held + 80 * 2**20).fit(X)
+        OptiMAS(lambda1=1.0, max_iter=2, memory_limit=memory_held() + 500 * 2**20).fit(X)
+    OptiMAS(lambda1=1.0, max_iter=3, memory_limit=memory_held() + 60 * 2**20).fit(X)
+    limit = memory_held() + 38 * 2**20
     with pytest.raises(MemoryLimitError, match=r"38\.1 MB"):
-        OptiMAS(lambda1=1.0, max_iter=2, engine="dense", memory_limit=held + 38 * 2**20).fit(X)
+        OptiMAS(lambda1=1.0, max_iter=2, engine="dense", memory_limit=limit).fit(X)
 
 
 def test_covariance_and_data_agree():

@@ -13,8 +13,7 @@ import numpy as np
 
 from bigdag.acyclic import _sift
 from bigdag.compiled import kernel
-from bigdag.data import Dataset
-from bigdag.sortability import r_squared
+from bigdag.explained import r_squared_of_correlations, r_squared_of_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -216,20 +215,11 @@ def optimal_order(costs: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def _explained(gram: Gram) -> NDArray[np.float64]:
     """Return R² of each variable on all others, from correlations or from samples, (d,)."""
-    if gram.Z is not None:
-        names = tuple(map(str, range(gram.d)))
-        rows = Dataset(gram.Z.T, names, False, np.zeros(gram.d), gram.n_samples)
-        return r_squared(rows)  # no rescaling changes it
-    assert gram.C is not None
-    d, n = gram.d, gram.n_samples
-    size = float(np.sum(np.square(gram.C)))
-    # Ledoit and Wolf's weight of the identity, with the noise that normal samples would have.
-    ridge = 1e-12 if n > d else max(min(1.0, (d**2 + size) / n / max(size - d, 1e-300)), 1e-6)
-    live = gram.sd > 0
-    C = (1 - ridge) * gram.C[np.ix_(live, live)] + ridge * np.eye(int(live.sum()))
-    r2 = np.zeros(d)
-    r2[live] = np.maximum(1 - 1 / np.diag(np.linalg.inv(C)), 0.0)
-    return r2
+    with gram.blas():
+        if gram.C is not None and (gram.Z is None or gram.n_samples > gram.d):
+            return r_squared_of_correlations(gram.C, gram.n_samples)
+        assert gram.Z is not None
+        return r_squared_of_rows(gram.Z)
 
 
 # ------------------------------------------------------------------ least variance left

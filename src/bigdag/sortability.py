@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
 from scipy.sparse import csc_array
 
 from bigdag.compiled import kernel
+from bigdag.explained import r_squared_of_rows
 from bigdag.matching import Graph, on_columns, samples
 
 __all__ = ["r2_sortability", "r_squared", "var_sortability"]
@@ -97,8 +97,7 @@ def r_squared(X: Any) -> Floats:
     Notes
     -----
     When n <= d every R² would be 1. Then C is shrunk towards the identity as Ledoit and Wolf (2004)
-    do, and inverted by way of the n x n matrix of inner products. The memory is some three times
-    that of X in either case.
+    do, and inverted by way of the n x n matrix of inner products.
 
     Examples
     --------
@@ -106,34 +105,9 @@ def r_squared(X: Any) -> Floats:
     array([1., 1., 0.])
     """
     _, values = samples(X)
-    n = len(values)
-    variance = np.einsum("ij,ij->j", values, values) / n
-    varies = variance > 0
-    Z = values[:, varies] / np.sqrt(n * variance[varies])  # Z'Z is the correlation matrix
-    d = Z.shape[1]
-    if n > d:
-        # The tiny ridge keeps exact copies of a column from breaking the factorisation.
-        factor = cholesky(Z.T @ Z + 1e-12 * np.eye(d), lower=True)
-        inverse = np.sum(np.square(solve_triangular(factor, np.eye(d), lower=True)), axis=0)
-    else:
-        inner = Z @ Z.T  # (n, n)
-        ridge = max(_shrinkage(inner, d), 1e-6)
-        inner *= 1 - ridge
-        inner.flat[:: n + 1] += ridge
-        half = solve_triangular(cholesky(inner, lower=True), Z, lower=True)
-        # Woodbury: the inverse of ridge I + (1 - ridge) Z'Z by way of n x n.
-        inverse = (1 - (1 - ridge) * np.sum(np.square(half), axis=0)) / ridge
-    r2 = np.zeros(len(variance))
-    r2[varies] = np.maximum(1 - 1 / inverse, 0.0)
-    return r2
-
-
-def _shrinkage(inner: Floats, d: int) -> float:
-    """Ledoit-Wolf weight of the identity for a correlation matrix, from the n x n matrix ZZ'."""
-    n = len(inner)
-    size = float(np.sum(np.square(inner)))  # of the correlation matrix too
-    noise = float(np.sum(np.square(np.diag(inner)))) - size / n
-    return min(1.0, noise / (size - d)) if size > d else 1.0
+    length = np.sqrt(np.einsum("ij,ij->j", values, values))
+    scale = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
+    return r_squared_of_rows(values.T * scale[:, None])
 
 
 def _alignment(weights: csc_array, scores: Floats) -> float:

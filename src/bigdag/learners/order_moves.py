@@ -292,7 +292,14 @@ class InsertionSearch:
         return finished
 
     def _every_pair(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        return _symmetric(*orders.correlated(self.gram, 0.0, self.gram.d))
+        varies = self.gram.sd > 0
+        live = np.flatnonzero(varies).astype(np.int32)
+        others = max(0, len(live) - 1)
+        indices = np.empty((len(live), others), dtype=np.int32)
+        for a in range(len(live)):
+            indices[a, :a], indices[a, a:] = live[:a], live[a + 1 :]
+        indptr = np.concatenate([[0], np.cumsum(varies * others)])
+        return indptr.astype(np.int64), indices.ravel()
 
     def _look_at(self, variables: Any) -> None:
         """Begin a round that looks at these variables, too."""

@@ -1,0 +1,115 @@
+"""R² of each variable on all others, with one d × d array at the most.
+
+``R²_j = 1 - 1 / (C⁻¹)_jj`` with the correlation matrix C. With as many variables as samples or
+more every R² would be 1; then C is shrunk towards the identity as Ledoit and Wolf (2004) do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import lapack, solve_triangular
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["r_squared_of_correlations", "r_squared_of_rows"]
+
+_RIDGE = 1e-12  # keeps exact copies of a variable from breaking the factorisation
+_LEAST_SHRINKAGE = 1e-6
+_BLOCK = 2**22  # values of the rows that are worked on at a time
+
+
+def r_squared_of_rows(Z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the R² of each row, (d,).
+
+    Parameters
+    ----------
+    Z : ndarray of shape (d, n)
+        The variables as rows of mean zero and unit length; a row of zeros has R² 0.
+
+    Examples
+    --------
+    >>> Z = np.array([[1.0, -1.0, 0.0, 0.0], [1.0, -1.0, 0.0, 0.0], [0.0, 0.0, 1.0, -1.0]])
+    >>> r_squared_of_rows(Z / np.sqrt(2)).round(6)
+    array([1., 1., 0.])
+    """
+    d, n = Z.shape
+    varies = Z.any(axis=1)
+    d_live = int(varies.sum())
+    if n > d_live:
+        return r_squared_of_correlations(Z @ Z.T, n, overwrite=True)
+    inner = Z.T @ Z  # (n, n), with the same sum of squares as C
+    size, diagonal = float(np.sum(np.square(inner))), np.diag(inner)
+    noise = float(np.sum(np.square(diagonal))) - size / n
+    ridge = _shrinkage(noise, size, d_live)
+    inner *= 1 - ridge
+    inner.flat[:: n + 1] += ridge
+    factor = _cholesky(inner)
+    # Woodbury: the inverse of ridge I + (1 - ridge) C by way of n x n.
+    inverse = np.empty(d)
+    step = max(1, _BLOCK // n)
+    for a in range(0, d, step):
+        half = solve_triangular(factor, Z[a : a + step].T, lower=True, check_finite=False)
+        inverse[a : a + step] = (1 - (1 - ridge) * np.sum(np.square(half), axis=0)) / ridge
+    return np.where(varies, np.maximum(1 - 1 / inverse, 0.0), 0.0)
+
+
+def r_squared_of_correlations(
+    C: NDArray[np.float64], n: int, overwrite: bool = False
+) -> NDArray[np.float64]:
+    """Return R² from correlations of n samples, (d,).
+
+    With no more samples than variables the noise of normal samples is taken for Ledoit and Wolf's
+    weight, as the samples themselves are not known.
+
+    Parameters
+    ----------
+    C : ndarray of shape (d, d)
+        The correlations; zero rows and columns for constant variables.
+    n : int
+        The number of samples.
+    overwrite : bool, default=False
+        Whether C may be changed in place.
+
+    Examples
+    --------
+    >>> r_squared_of_correlations(np.array([[1.0, 0.6], [0.6, 1.0]]), 100).round(2)
+    array([0.36, 0.36])
+    """
+    A = C if overwrite else C.copy()
+    d = len(A)
+    varies = np.diag(A) > 0
+    d_live = int(varies.sum())
+    if n > d_live:
+        ridge = _RIDGE
+    else:
+        size = float(np.vdot(A, A))
+        ridge = _shrinkage((d_live**2 + size) / n, size, d_live)
+        A *= 1 - ridge
+    A.flat[:: d + 1] += ridge
+    A.flat[:: d + 1] += ~varies  # alone and of unit variance
+    factor = _cholesky(A)
+    inverse, failed = lapack.dtrtri(factor, lower=1, overwrite_c=1)
+    assert not failed
+    squares = np.empty(d)
+    step = max(1, _BLOCK // max(d, 1))
+    for a in range(0, d, step):  # below the diagonal: what is above it is not the inverse's
+        part = np.tril(inverse[:, a : a + step], -a)
+        squares[a : a + step] = np.einsum("ij,ij->j", part, part)
+    return np.where(varies, np.maximum(1 - 1 / squares, 0.0), 0.0)
+
+
+def _shrinkage(noise: float, size: float, d: int) -> float:
+    """Return Ledoit and Wolf's weight of the identity for correlations with a sum of squares."""
+    weight = min(1.0, noise / (size - d)) if size > d else 1.0
+    return max(weight, _LEAST_SHRINKAGE)
+
+
+def _cholesky(A: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the lower factor of a symmetric matrix, which is overwritten."""
+    factor, failed = lapack.dpotrf(A.T, lower=1, overwrite_a=1, clean=0)  # A.T: Fortran order
+    if failed:
+        raise np.linalg.LinAlgError("the correlations are not positive definite")
+    return factor
