@@ -1,0 +1,144 @@
+"""The cache of compiled code: where it may lie, what damages it, and what it must notice."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+import bigdag
+from bigdag import SortRegress, compiled
+from bigdag.compiled import Stopwatch
+from bigdag.data import as_dataset
+from bigdag.learners.base import Run
+
+PACKAGE = Path(bigdag.__file__).parent
+
+
+def python(code: str, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a process whose home and cache are in a folder."""
+    clean = {k: v for k, v in os.environ.items() if k not in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR")}
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**clean, "HOME": str(folder), "PYTHONPATH": str(PACKAGE.parent), **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+RANK = "from bigdag.acyclic import is_acyclic; import scipy.sparse as sp; "
+RANK += "print(is_acyclic(sp.csr_array([[0, 1.0], [0, 0]])))"
+
+
+def entries(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("bigdag.*") if p.is_file())
+
+
+def test_damaged_entries_are_compiled_again(tmp_path):
+    assert python(RANK, tmp_path).stdout == "True\n"
+    files = entries(tmp_path / ".cache")
+    assert files
+    whole = [file.read_bytes() for file in files]
+    for damage in (
+        lambda b: b"",
+        lambda b: b[:10],
+        lambda b: b[:200] + bytes([b[200] ^ 1]) + b[201:],
+        lambda b: b"no compiled code at all, though long enough to hold a digest",
+    ):
+        for file, content in zip(files, whole):
+            file.write_bytes(damage(content))
+        done = python(RANK, tmp_path)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+    assert entries(tmp_path / ".cache") == files  # and kept again
+
+
+def test_no_folder_that_can_be_written_but_the_temporary_one(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    done = python(RANK, file, TMPDIR=str(temporary))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+    (folder,) = temporary.iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert entries(folder)
+
+
+def test_a_temporary_folder_of_somebody_else_is_not_trusted(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = compiled._temporary_parent()
+    folder.chmod(0o777)
+    with pytest.raises(PermissionError):
+        compiled._temporary_parent()
+
+
+@pytest.mark.parametrize("name", ["BIGDAG_CACHE_DIR", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME"])
+def test_the_folder_can_be_chosen(tmp_path, name, monkeypatch):
+    for other in ("BIGDAG_CACHE_DIR", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(name, str(tmp_path))
+    folder = compiled._cache_folder.__wrapped__()
+    assert tmp_path / "bigdag" in folder.parents
+    assert folder.name == compiled._key()
+
+
+def test_the_key_depends_on_every_kernel_and_on_numba(tmp_path, monkeypatch):
+    copy = tmp_path / "bigdag"
+    copy.mkdir()
+    (copy / "compiled.py").write_text("")
+    (copy / "one.py").write_text("@kernel\ndef f(x):\n    return x\n")
+    (copy / "other.py").write_text("nothing compiled here")
+    monkeypatch.setattr(compiled, "__file__", str(copy / "compiled.py"))
+    before = compiled._key()
+    (copy / "other.py").write_text("nothing compiled here, either")
+    assert compiled._key() == before
+    (copy / "one.py").write_text("@kernel\ndef f(x):\n    return x + 1\n")
+    changed = compiled._key()
+    assert changed != before
+    monkeypatch.setattr("numba.__version__", "999")
+    assert compiled._key() not in (before, changed)
+
+
+def test_every_compiled_function_uses_this_cache():
+    for path in PACKAGE.rglob("*.py"):
+        if path.name != "compiled.py":
+            assert "njit" not in path.read_text(), path
+
+
+def test_code_of_other_versions_is_removed_when_it_is_old(tmp_path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    new.mkdir()
+    os.utime(old, (0, 0))
+    compiled._remove_unused(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+def test_compiling_is_not_part_of_the_time():
+    def slow_to_compile(x):
+        return np.sort(np.outer(x, x).ravel())
+
+    watch, began, before = Stopwatch(), time.perf_counter(), compiled.compiling_seconds()
+    numba.njit(slow_to_compile)(np.ones(3))
+    inside = watch.seconds
+    compiling = compiled.compiling_seconds() - before
+    assert compiling > 0
+    assert inside <= time.perf_counter() - began - 0.99 * compiling
+    run = Run(SortRegress(), as_dataset(np.eye(3)))
+    assert isinstance(run._watch, Stopwatch)
+
+
+def test_somebody_is_told_once_when_compiling_begins():
+    told = []
+    compiled.on_compiling(lambda: told.append(1))
+    for _ in range(2):
+        numba.njit(lambda x: x + 1)(1)
+    compiled.on_compiling(None)
+    assert told == [1]

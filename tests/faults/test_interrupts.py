@@ -1,0 +1,182 @@
+"""Signals during a fit: what is kept, what is written, and how the process ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bigdag import DAG, ProxiMAS, SortRegress
+from bigdag.interrupts import ask_to_end, ends_like_ctrl_c, interruptible
+
+# The command, whose first lasso never ends before somebody asks it to.
+SLOW = """
+    import pathlib, sys, time
+    import bigdag.lasso as lasso
+    from bigdag.cli import main
+
+    usual = lasso.solve
+
+    def solve(gram, lambda1, *, stop=None, **options):
+        looks = 0
+        def endless():
+            nonlocal looks
+            looks += 1
+            if looks > 2:  # some columns are solved by then
+                pathlib.Path("ready").touch()
+                while not stop():
+                    time.sleep(0.01)
+            return stop()
+        return usual(gram, lambda1, stop=endless, **options)
+
+    lasso.solve = solve
+    main()
+"""
+
+
+@pytest.fixture
+def slow(tmp_path, monkeypatch):
+    """Return a function that starts the slow command and waits until it works."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 400))
+    X[:, 1:] += X[:, :-1]
+    pd.DataFrame(X).add_prefix("v").to_parquet("t.parquet")
+    Path("slow.py").write_text(textwrap.dedent(SLOW))
+    started = []
+
+    def start(*words: str, ignored: tuple[int, ...] = ()) -> subprocess.Popen[str]:
+        def child() -> None:  # whatever the tests' own shell ignores
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+
+        process = subprocess.Popen(
+            [sys.executable, "slow.py", "fit", "t.parquet", "--quiet", "--n-jobs", "1", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=child,
+            start_new_session=True,
+        )
+        started.append(process)
+        while not Path("ready").exists() and process.poll() is None:
+            time.sleep(0.02)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_writes_what_a_deadline_would(slow, number):
+    process = slow("--method", "proximas")
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=100)
+    assert process.returncode == 1, stderr
+    assert "was interrupted. The best DAG so far was written to t.dag.parquet" in stderr
+    assert DAG.load("t.dag.parquet").n_arcs > 0  # of the columns that were solved
+
+
+def test_a_background_job_that_ignores_ctrl_c_still_ends_cleanly(slow):
+    process = slow("--method", "proximas", ignored=(signal.SIGINT, signal.SIGHUP))
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGHUP)
+    time.sleep(0.3)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=100)
+    assert process.returncode == 1
+    assert DAG.load("t.dag.parquet").n_arcs > 0
+
+
+def test_nothing_does_not_replace_a_file(tmp_path, monkeypatch):
+    from test_cli import bigdag_
+
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame(np.random.default_rng(0).normal(size=(30, 5))).add_prefix("v").to_csv(
+        "t.csv", index=False
+    )
+    good = DAG(np.diag(np.ones(4), 1))
+    good.save("good.parquet")
+
+    def learn(self, run):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ProxiMAS, "_learn", learn)
+    words = ["fit", "t.csv", "--method", "proximas", "--out", "good.parquet", "--force"]
+    _, stderr = bigdag_(*words, code=1)
+    assert "interrupted before it had found an arc" in stderr
+    assert "good.parquet was left as it is" in stderr
+    assert DAG.load("good.parquet") == good
+
+
+def test_a_loop_over_tables_can_be_ended():
+    X = np.random.default_rng(0).normal(size=(30, 5))
+    fitted = []
+
+    def loop():
+        for _ in range(3):
+            model = SortRegress(callback=lambda state: os.kill(os.getpid(), signal.SIGINT))
+            fitted.append(model)
+            model.fit(X)
+
+    with pytest.raises(KeyboardInterrupt):
+        loop()
+    assert len(fitted) == 1
+    assert fitted[0].status_ == "interrupted"
+    assert fitted[0].dag_.n_nodes == 5
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.fixture(autouse=True)
+def _ctrl_c_is_not_ignored():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_second_ctrl_c_ends_at_once():
+    seen = []
+
+    def endless(state):
+        os.kill(os.getpid(), signal.SIGINT)  # asks
+        seen.append("asked")
+        os.kill(os.getpid(), signal.SIGINT)
+        seen.append("still here")
+
+    model = SortRegress(callback=endless)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(np.random.default_rng(0).normal(size=(30, 5)))
+    assert seen == ["asked"]
+    assert model.status_ == "interrupted"
+
+
+def test_a_program_s_own_handler_stays():
+    calls = []
+    signal.signal(signal.SIGINT, lambda *_: calls.append(1))
+    SortRegress(callback=lambda state: os.kill(os.getpid(), signal.SIGINT)).fit(
+        np.random.default_rng(0).normal(size=(30, 5))
+    )
+    assert calls == [1]
+
+
+def test_other_signals_are_as_before_afterwards():
+    with ends_like_ctrl_c():
+        assert signal.getsignal(signal.SIGTERM) is ask_to_end
+        with interruptible() as interrupt:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert interrupt.asked
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
