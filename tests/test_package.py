@@ -19,13 +19,14 @@ SOURCE = Path(bigdag.__file__).parent
 
 # A module imports from its own layer or from those above this line; never from below.
 LAYERS = [
-    ["errors"],
+    ["compiled", "errors", "interrupts", "resources", "writing"],
     [
         "acyclic",
         "dag",
         "data",
         "descent",
         "equivalence",
+        "explained",
         "gram",
         "graph_files",
         "lasso",

@@ -207,7 +207,7 @@ class Recipe:
             return dag
         if not isinstance(self.threshold, str):
             return dag.threshold(self.threshold)
-        limits = {name: self.parameters.get(name) for name in ("memory_limit", "n_jobs")}
+        limits: Any = {name: self.parameters.get(name) for name in ("memory_limit", "n_jobs")}
         gram = Gram(data, hold=data.X is None, **limits)  # few correlations are read
         try:
             given = self.parameters | self.bic  # --set names them too

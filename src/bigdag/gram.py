@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
     from bigdag.data import Dataset
 
-__all__ = ["Gram", "correlation"]
+__all__ = ["Gram", "correlation", "moments_memory"]
 
 _BLOCK = 2**23  # entries of a block of rows computed at once: 64 MB
+_ROWS = 512  # of a block, at the most
 _HELD_SHARE = 0.4  # of the memory left, that the correlations may take
 
 
@@ -46,7 +47,9 @@ class Gram:
     n_jobs : int, optional
         Threads; all cores by default.
     hold : bool, optional
-        Whether to hold the correlations; by default if they fit in 40 % of the memory left.
+        Whether to hold the correlations; by default if they fit, in 40 % of the memory left.
+    workspace : callable, optional
+        Returns the bytes that the work on them will take beside, given whether they are held.
 
     Attributes
     ----------
@@ -74,6 +77,7 @@ class Gram:
         memory_limit: float | str | None = None,
         n_jobs: int | None = None,
         hold: bool | None = None,
+        workspace: Callable[[bool], int] = lambda held: 0,  # noqa: ARG005
     ) -> None:
         self.n_samples = dataset.n_samples
         self.d = d = dataset.n_features
@@ -84,8 +88,9 @@ class Gram:
         if dataset.X is None:
             hold = True
         elif hold is None:
-            hold = 8 * d * d <= _HELD_SHARE * self.budget and _need(n, d, True) <= self.budget
-        _check_memory(n, d, hold, held, limit)
+            fits = moments_memory(n, d, True) + workspace(True) <= self.budget
+            hold = fits and 8 * d * d <= _HELD_SHARE * self.budget
+        _check_memory(n, d, hold, workspace(hold), held, limit)
         self.Z: NDArray[np.float64] | None = None
         self.C: NDArray[np.float64] | None = None
         self._closed = False
@@ -175,7 +180,7 @@ class Gram:
 
     def blocks(self, columns: NDArray[np.int64]) -> Iterable[NDArray[np.int64]]:
         """Split columns so that one block's rows of C stay within 64 MB."""
-        size = max(8, min(512, _BLOCK // max(1, self.d)))
+        size = max(8, min(_ROWS, _BLOCK // max(1, self.d)))
         return (columns[a : a + size] for a in range(0, len(columns), size))
 
     def each(self, work: Callable[[int, int], Any], count: int, chunk: int = 16) -> list[Any]:
@@ -201,22 +206,35 @@ class Gram:
             self.__dict__.pop("_pool").shutdown()
 
 
-def _need(n: int, d: int, hold: bool) -> int:
-    """Return the bytes of Z, of C where it is held, and of blocks to work on."""
-    return 8 * (n * d + d * d * hold) + 3 * 8 * min(d * d, _BLOCK + 8 * d)
+def moments_memory(n: int, d: int, hold: bool) -> int:
+    """Return the bytes of a Gram: Z, C where it is held, and blocks of rows to work on.
+
+    Examples
+    --------
+    >>> moments_memory(1000, 100, True)
+    1120000
+    """
+    return 8 * (n * d + d * d * hold) + 3 * 8 * min(d * d, _ROWS * d, _BLOCK + 8 * d)
 
 
-def _check_memory(n: int, d: int, hold: bool, held: int, limit: int) -> None:
+def _check_memory(n: int, d: int, hold: bool, workspace: int, held: int, limit: int) -> None:
     """Refuse before any work what cannot fit."""
-    if held + _need(n, d, hold) <= limit:
+    need = moments_memory(n, d, hold) + workspace
+    if held + need <= limit:
         return
+
+    def fits(width: int) -> bool:
+        # What the work takes beside grows about as the blocks and correlations do.
+        share = moments_memory(n, width, hold) / moments_memory(n, d, hold)
+        return held + share * need <= limit
+
     low, high = 0, d
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if held + _need(n, middle, hold) <= limit else (low, middle)
+        low, high = (middle, high) if fits(middle) else (low, middle)
     raise MemoryLimitError(
-        f"Learning from {d} variables and {n} samples needs {format_bytes(_need(n, d, hold))} of "
-        f"memory beside the {format_bytes(held)} that the process holds already, and it may hold "
+        f"Learning from {d} variables and {n} samples needs {format_bytes(need)} of memory beside "
+        f"the {format_bytes(held)} that the process holds already, and it may hold "
         f"{format_bytes(limit)} in all: at most {low} variables fit. Use fewer variables, raise "
         "memory_limit, or run it where there is more memory."
     )

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from bigdag.gram import Gram
 
-__all__ = ["LassoFit", "solve", "violators"]
+__all__ = ["LassoFit", "solve", "typical_parents", "violators"]
 
 _FIRST = 24  # parents a working set begins with
 _MAX_ROUNDS = 60
@@ -138,6 +138,20 @@ def solve(
     weights = _assemble(gram, support, values)
     complete = bool(np.all(gap[wanted] <= tol * objective[wanted] * (1 + 1e-9)))
     return LassoFit(weights, objective, gap, complete)
+
+
+def typical_parents(n: int, d: int) -> int:
+    """Return about how many parents the lasso leaves a variable, with the default lambda1.
+
+    Measured on random graphs with one arc a variable and noise of variance 1: most of them are
+    chance, and there are the more the more variables and the fewer samples there are.
+
+    Examples
+    --------
+    >>> typical_parents(1000, 2000)
+    89
+    """
+    return int(min(0.14 * d**0.85 * (1000 / n) ** 0.4, n, d))
 
 
 def _start_coefficients(gram: Gram, start: sp.sparray | None) -> tuple[list[Any], list[Any]]:

@@ -7,7 +7,7 @@ imported when it is built, so that the table costs nothing to read.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -22,23 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["METHODS", "Method", "find_method"]
 
-_FLOAT, _SINGLE = 8, 4  # bytes
-_BLOCKS = 3 * 64 * 2**20  # the engine's blocks of rows
-_TORCH = 600 * 2**20  # torch itself, once imported
-
-
-def _sparse_memory(n: int, d: int) -> int:
-    """Bytes of a method on the sparse engine: X, its scaled copy, the correlations, blocks."""
-    return _FLOAT * (2 * n * d + d * d) + min(3 * _FLOAT * d * d, _BLOCKS)
-
-
-def _dense_memory(matrices: int) -> Callable[[int, int], int]:
-    """Bytes of a method on dense single-precision matrices (d, d) in torch, beside its Gram."""
-
-    def memory(n: int, d: int) -> int:
-        return _sparse_memory(n, d) + _SINGLE * matrices * d * d + _TORCH
-
-    return memory
+_PROCESS = 300 * 2**20  # the interpreter and the libraries that every fit loads
+_TORCH = 300 * 2**20  # torch beside them
 
 
 @dataclass(frozen=True)
@@ -56,9 +41,6 @@ class Method:
     depends_on_units : bool
         Whether rescaling a column can change the causal order it finds. Where it cannot, lambda1
         still weighs the arcs in the units of the data.
-    memory : callable
-        ``memory(n, d)`` is about the bytes a fit takes at its peak, the table included. It counts
-        the correlations as held; the sparse methods compute them on demand where they do not fit.
     fixed : mapping
         Parameters that this row sets.
     extra : str or None
@@ -76,7 +58,6 @@ class Method:
     estimator: str
     summary: str
     depends_on_units: bool
-    memory: Callable[[int, int], int]
     fixed: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     extra: str | None = None
 
@@ -84,6 +65,20 @@ class Method:
     def installed(self) -> bool:
         """Whether the packages it needs are there."""
         return self.extra is None or find_spec(self.extra) is not None
+
+    def memory(self, n: int, d: int) -> int:
+        """Return about the bytes that the process holds at the peak of a fit, all included.
+
+        The correlations are counted as held; where they do not fit, most methods compute them on
+        demand.
+        """
+        from bigdag.gram import moments_memory
+
+        learner = self.build()
+        hold = learner._hold(d, False) is not False
+        table, moments = 8 * n * d, moments_memory(n, d, hold)
+        process = _PROCESS + (_TORCH if self.extra == "torch" else 0)
+        return process + table + moments + learner._workspace(n, d, hold)
 
     def parameters(self) -> tuple[str, ...]:
         """Return the names of the parameters a user may set."""
@@ -122,15 +117,15 @@ class Method:
 def _rows() -> dict[str, Method]:
     def sort_regress(word: str, order: str, summary: str, units: bool) -> Method:
         fixed = MappingProxyType({"order": order})
-        return Method(word, "SortRegress", summary, units, _sparse_memory, fixed)
+        return Method(word, "SortRegress", summary, units, fixed)
 
     def order_search(word: str, score: str, summary: str, units: bool) -> Method:
         fixed = MappingProxyType({"score": score})
-        return Method(word, "OrderSearch", summary, units, _sparse_memory, fixed)
+        return Method(word, "OrderSearch", summary, units, fixed)
 
     def golem(word: str, noise: str, summary: str) -> Method:
         fixed = MappingProxyType({"noise": noise})
-        return Method(word, "GOLEM", summary, True, _dense_memory(14), fixed, "torch")
+        return Method(word, "GOLEM", summary, True, fixed, "torch")
 
     rows = [
         Method(
@@ -138,14 +133,12 @@ def _rows() -> dict[str, Method]:
             "ProxiMAS",
             "proximal steps, projected on acyclic graphs (Gillot & Parviainen)",
             True,
-            _sparse_memory,
         ),
         Method(
             "optimas",
             "OptiMAS",
             "the same loop with any torch optimiser (Gillot & Parviainen)",
             True,
-            _dense_memory(10),
             extra="torch",
         ),
         Method(
@@ -153,7 +146,6 @@ def _rows() -> dict[str, Method]:
             "NOTEARS",
             "least squares with a smooth penalty on cycles (Zheng et al.)",
             True,
-            _dense_memory(14),
             extra="torch",
         ),
         golem("golem-ev", "EV", "likelihood with equal noise variances (Ng et al.)"),
@@ -163,7 +155,6 @@ def _rows() -> dict[str, Method]:
             "GD",
             "gradient steps and order swaps (Park & Klabjan)",
             True,
-            _sparse_memory,
         ),
         order_search(
             "order-search", "least_squares", "search over orders for the least equation (1)", True

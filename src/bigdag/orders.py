@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "correlated",
+    "least_variance_memory",
     "least_variance_order",
     "optimal_order",
     "r2_order",
@@ -131,6 +132,18 @@ def least_variance_order(
         count = int(_EXACT * n)
         return _sparse_order(gram, _exact_order(gram, count)[:count], support)
     return _sparse_order(gram, np.empty(0, dtype=np.int64), support)
+
+
+def least_variance_memory(n: int, d: int, hold: bool) -> int:
+    """Return the bytes that `least_variance_order` takes beside the moments.
+
+    Examples
+    --------
+    >>> least_variance_memory(1000, 500, True)
+    2000000
+    """
+    exact = 8 * d * d if hold and 2 * n >= d else 0
+    return max(exact, 0 if exact and n > d else 8 * n * d)
 
 
 def correlated(

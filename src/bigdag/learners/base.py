@@ -14,6 +14,7 @@ import math
 import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bigdag import objective
+from bigdag import lasso, objective
 from bigdag.acyclic import project, topological_order
 from bigdag.compiled import Stopwatch
 from bigdag.dag import DAG
@@ -38,6 +39,7 @@ __all__ = ["Learner", "Number", "OneOf", "Run", "State", "Status"]
 Status = Literal["converged", "max_iter", "time_limit", "interrupted", "diverged"]
 
 _log = logging.getLogger("bigdag")
+_BYTES_OF_AN_ARC = 80  # in the lists, copies and sparse arrays of a fit
 
 
 # ------------------------------------------------------------------ what a parameter may be
@@ -210,7 +212,8 @@ class Run:
             data,
             memory_limit=learner.memory_limit,
             n_jobs=learner.n_jobs,
-            hold=learner._hold(data),
+            hold=learner._hold(data.n_features, data.X is None),
+            workspace=partial(learner._workspace, data.n_samples, data.n_features),
         )
         self._best: sp.csc_array | Callable[[], sp.csc_array]
         self._best = sp.csc_array((self.gram.d, self.gram.d))
@@ -482,9 +485,13 @@ class Learner(BaseEstimator):
         """Return the lambda1 of equation (1)."""
         return float(self.lambda1)
 
-    def _hold(self, data: Dataset) -> bool | None:  # noqa: ARG002
+    def _hold(self, d: int, only_moments: bool) -> bool | None:  # noqa: ARG002
         """Tell whether to hold the correlations; None leaves it to the memory there is."""
         return None
+
+    def _workspace(self, n: int, d: int, hold: bool) -> int:  # noqa: ARG002
+        """Return about the bytes that the method takes beside the table and its moments."""
+        return _BYTES_OF_AN_ARC * d * lasso.typical_parents(n, d)
 
     def _prepare(self) -> None:
         """Load what the method needs, before its clock starts."""

@@ -207,6 +207,24 @@ def _outside(left, block, rank, limit, indptr, indices, keep, first, last):  # t
 # ------------------------------------------------------------------ the extended BIC
 
 
+def insertion_memory(n: int, d: int) -> int:
+    """Return about the bytes that a search by the extended BIC takes beside the moments.
+
+    Examples
+    --------
+    >>> insertion_memory(1000, 500)
+    2280000
+    """
+    r_squared = 8 * (d * d if n > d else n * n)
+    candidates = 4 * d * (d if d <= _ALL else 64)
+    states = 2 * 4 * d * _most_parents(n, d)
+    return max(r_squared, candidates + states) + 8 * d * 64
+
+
+def _most_parents(n: int, d: int) -> int:
+    return max(1, min(d - 1, (n - 1) // 3, _PARENTS))
+
+
 class InsertionSearch:
     """The search that lowers the extended BIC.
 
@@ -246,7 +264,7 @@ class InsertionSearch:
             indptr, indices = self._every_pair()
         self._begins_small = gram.d <= _ALL and not dense
         self.problem = insertion.Problem(source, held, float(gram.n_samples), cost, indptr, indices)
-        self.most = max(1, min(gram.d - 1, (gram.n_samples - 1) // 3, _PARENTS))
+        self.most = _most_parents(gram.n_samples, gram.d)
         self.state = insertion.begin(np.arange(gram.d), self.most)
         self._begun = False  # whether the state is more than the empty graph
         self._halted = False

@@ -20,14 +20,17 @@ from bigdag.acyclic import greedy_order, topological_order
 from bigdag.dag import DAG
 from bigdag.errors import ParameterError
 from bigdag.learners.base import Checked, Learner, Number, OneOf, Run, State
-from bigdag.learners.order_moves import InsertionSearch, LeastSquaresSearch
+from bigdag.learners.order_moves import (
+    InsertionSearch,
+    LeastSquaresSearch,
+    insertion_memory,
+)
 from bigdag.learners.penalty_path import PenaltyPath
 from bigdag.selection import arc_penalty, significant
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bigdag.data import Dataset
 
 __all__ = ["OrderSearch"]
 
@@ -246,10 +249,15 @@ class OrderSearch(Learner):
             return d > _ALL_PREDECESSORS
         return self.candidates == "correlated"
 
-    def _hold(self, data: Dataset) -> bool | None:
-        if self.score == "least_squares" and self._confined(data.n_features):
-            return data.X is None  # each column reads few correlations
+    def _hold(self, d: int, only_moments: bool) -> bool | None:
+        if self.score == "least_squares" and self._confined(d):
+            return only_moments  # each column reads few correlations
         return None
+
+    def _workspace(self, n: int, d: int, hold: bool) -> int:
+        if self.score == "bic":
+            return insertion_memory(n, d)
+        return super()._workspace(n, d, hold) + orders.least_variance_memory(n, d, hold)
 
     # -------------------------------------------------------------- the two searches
 

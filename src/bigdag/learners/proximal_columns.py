@@ -17,7 +17,7 @@ from bigdag import objective
 from bigdag.acyclic import rank_of
 from bigdag.compiled import kernel
 from bigdag.gram import Gram
-from bigdag.lasso import violators
+from bigdag.lasso import typical_parents, violators
 
 __all__ = ["ProximalColumns"]
 
@@ -29,6 +29,18 @@ _AT_REST = 1e-7  # a column whose coefficients move less, on the correlation sca
 
 
 Store: TypeAlias = tuple[NDArray[np.float64], NDArray[np.int16], NDArray[np.uint8]]
+
+
+def store_memory(n: int, d: int, hold: bool) -> int:
+    """Return about the bytes of the correlations among the members of all working sets.
+
+    Examples
+    --------
+    >>> store_memory(1000, 500, True)
+    1662120
+    """
+    pairs = int(0.57 * d * typical_parents(n, d) ** 2) if hold else 0
+    return 8 * pairs if pairs <= _EXACT_STORE else 3 * min(pairs, _STORE)
 
 
 class ProximalColumns:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from bigdag import lasso, objective
 from bigdag.acyclic import greedy_order, greedy_order_dense, improve_order
 from bigdag.errors import ParameterError
+from bigdag.learners import proximal_columns
 from bigdag.learners.base import Learner, Number, OneOf, Run, State
 from bigdag.learners.proximal_columns import ProximalColumns
 from bigdag.learners.torch_support import check_dense, load_torch, pick_device
@@ -179,6 +180,11 @@ class ProxiMAS(Learner):
                 "device must be None or 'cpu' for engine='sparse', which runs on the CPU. "
                 f"Got {self.device!r} instead: use engine='dense'."
             )
+
+    def _workspace(self, n: int, d: int, hold: bool) -> int:
+        if self.engine == "dense":
+            return 7 * 8 * d * d
+        return super()._workspace(n, d, hold) + proximal_columns.store_memory(n, d, hold)
 
     def _learn(self, run: Run) -> None:
         self.refit_gain_ = 0.0

@@ -114,6 +114,13 @@ class SortRegress(Learner):
         self.memory_limit = memory_limit
         self.verbose = verbose
 
+    def _workspace(self, n: int, d: int, hold: bool) -> int:
+        if self.order == "empty":
+            return 0
+        least = self.order == "least_variance"
+        beside = orders.least_variance_memory(n, d, hold) if least else 0
+        return super()._workspace(n, d, hold) + beside
+
     def _learn(self, run: Run) -> None:
         gram = run.gram
         empty = sp.csc_array((gram.d, gram.d))
