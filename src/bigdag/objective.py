@@ -79,15 +79,15 @@ def _losses_by_product(
     """Return half the squared residuals of columns with many parents, on the correlation scale."""
     out = []
     for block in gram.blocks(columns):
-        dense = B[:, block].toarray()  # (d, k)
+        dense = B[:, block].T.toarray()  # (k, d), a column's coefficients by row
         with gram.blas():
             if gram.C is not None:
-                left = gram.C @ dense
-                left -= 2 * gram.C[:, block]
-                square = 1.0 + np.einsum("ij,ij->j", dense, left)
+                left = dense @ gram.C
+                left -= 2 * gram.C[block]
+                square = 1.0 + np.einsum("ij,ij->i", dense, left)
             else:
                 assert gram.Z is not None
-                residual = gram.Z[block] - dense.T @ gram.Z
+                residual = gram.Z[block] - dense @ gram.Z
                 square = np.einsum("ij,ij->i", residual, residual)
         out.append(0.5 * np.maximum(square, 0.0))
     return np.concatenate(out)
