@@ -43,7 +43,7 @@ __all__ = ["OptiMAS"]
 
 _MATRICES = 10  # W̃, W_k, the best, gradient, optimiser's state, moments, and what is passing
 _DENSE_SHARE = 0.6  # of the memory, at the most, for dense matrices before a support is used
-_ENDING = 2.0  # steps: what making a DAG out of a full triangle takes
+_ENDING = 1.0  # steps: what making a DAG out of a full triangle takes
 _HEAP_SHARE, _HEAP_BYTES = 0.2, 40  # of the memory for the arcs of a full matrix in a heap
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -384,7 +385,8 @@ def _said_plainly(error: Exception, optimizer: Any) -> Exception:
 class Pace:
     """Tells whether there is time for another step and for what comes after the last one.
 
-    The next step is taken to last as long as the one before it.
+    The next step is taken to last as long as the shortest of the last few: on a busy machine one
+    of them may have waited for others.
 
     Parameters
     ----------
@@ -405,15 +407,18 @@ class Pace:
     def __init__(self, run: Run, ending: float = 0.5) -> None:
         self._run, self._ending = run, ending
         self._last: float | None = None
+        self._lasted: deque[float] = deque(maxlen=5)
 
     def is_over(self) -> bool:
         """Tell it, and if so set the run's status; to be asked before each step."""
         run, now = self._run, self._run.seconds
         if run.time_limit is None:
             return False
-        lasted = 0.0 if self._last is None else now - self._last
+        if self._last is not None:
+            self._lasted.append(now - self._last)
         self._last = now
-        late = now + (1 + self._ending) * lasted > run.time_limit + _GRACE
+        step = min(self._lasted, default=0.0)
+        late = now + (1 + self._ending) * step > run.time_limit + _GRACE
         if late:
             run.status = "time_limit"
         return run.out_of_time() or late
