@@ -3,9 +3,12 @@ import itertools
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from bigdag.acyclic import (
+    _arc_keys,
+    acyclic_threshold,
     greedy_order,
     greedy_order_dense,
     improve_order,
@@ -18,7 +21,7 @@ from bigdag.acyclic import (
 from bigdag.errors import ParameterError
 
 from .literal import greedy_mas
-from .strategies import weight_matrices
+from .strategies import clustered_weights, weight_matrices
 
 torch = pytest.importorskip("torch")
 
@@ -124,6 +127,94 @@ def test_improvement_keeps_all_arcs_between_components():
     order = improve_order(W, np.array([0, 1, 2, 3]))
     assert project(W, order).toarray()[2, 0] == 0.01
     assert kept_weight(W, order) == pytest.approx(4 + 9 + 0.0001)
+
+
+def kept_keys(W, order):
+    """The kept weight as an exact whole number."""
+    keys, rank = _arc_keys(W, both_ends=True).tocoo(), rank_of(order)
+    return sum(int(k) for k in keys.data[rank[keys.row] < rank[keys.col]])
+
+
+def single_moves(order):
+    """All orders that differ by the place of one variable."""
+    for v in order:
+        rest = [u for u in order if u != v]
+        yield from (np.array([*rest[:place], v, *rest[place:]]) for place in range(len(order)))
+
+
+@settings(max_examples=300)
+@given(clustered_weights(), st.randoms(use_true_random=False))
+def test_improvement_of_several_components(W, random):
+    shuffled = list(range(len(W)))
+    random.shuffle(shuffled)
+    _, component = sp.csgraph.connected_components(W != 0, connection="strong")
+    between = (W != 0) & (component[:, None] != component)
+    for start in (greedy_order(W), np.array(shuffled)):
+        better = improve_order(W, start)
+        assert sorted(better) == list(range(len(W)))
+        assert kept_keys(W, better) >= kept_keys(W, start)
+        rank = rank_of(better)
+        assert not (between & (rank[:, None] > rank)).any()
+
+
+@settings(max_examples=60)
+@given(clustered_weights(max_d=7), st.randoms(use_true_random=False))
+def test_no_single_move_gains_after_an_improvement(W, random):
+    shuffled = list(range(len(W)))
+    random.shuffle(shuffled)
+    better = improve_order(W, np.array(shuffled))
+    kept = kept_keys(W, better)
+    assert all(kept_keys(W, moved) <= kept for moved in single_moves(better.tolist()))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_improvement_of_many_large_components(seed):
+    rng = np.random.default_rng(seed)
+    d = 300
+    part = rng.integers(0, 12, d)
+    inside, onward = part[:, None] == part, part[:, None] < part
+    W = rng.normal(size=(d, d)) * (inside * 0.2 + onward * 0.01 > rng.random((d, d)))
+    np.fill_diagonal(W, 0)
+    start = rng.permutation(d)
+    better = improve_order(W, start)
+    rank = rank_of(better)
+    assert kept_keys(W, better) > kept_keys(W, start)
+    assert not (onward & (W != 0) & (rank[:, None] > rank)).any()
+
+
+@pytest.mark.parametrize("spokes", [9, 40])
+def test_improvement_moves_a_hub_whose_arcs_add_up_to_more_than_a_column(spokes):
+    W = np.zeros((spokes + 1, spokes + 1))
+    W[0, 1:], W[1:, 0] = 1.0, 0.25
+    order = improve_order(W, np.arange(spokes + 1)[::-1])
+    assert order[0] == 0
+    assert kept_weight(W, order) == spokes
+
+
+@settings(max_examples=100)
+@given(weight_matrices(max_d=7))
+@example(np.ones((6, 6)) - np.eye(6))
+@example(np.triu(np.ones((7, 7)), 1))
+def test_the_threshold_is_the_smallest_that_leaves_no_cycle(W):
+    np.fill_diagonal(W, 0)
+    threshold, kept = acyclic_threshold(W)
+    assert np.array_equal(kept.toarray(), np.where(np.abs(W) > threshold, W, 0))
+    levels = [0.0, *np.unique(np.abs(W[W != 0]))]
+    assert threshold == min(t for t in levels if is_acyclic(np.where(np.abs(W) > t, W, 0)))
+
+
+def test_the_threshold_of_a_full_matrix():
+    rng = np.random.default_rng(0)
+    for d, heavy in ((40, 0), (40, 500), (60, 1500)):  # heavy arcs without a cycle among them
+        W = rng.normal(size=(d, d))
+        upper = np.argwhere(np.triu(np.ones((d, d)), 1))
+        i, j = upper[rng.permutation(len(upper))[:heavy]].T
+        W[i, j] += 10 * np.sign(W[i, j])
+        np.fill_diagonal(W, 0)
+        threshold, kept = acyclic_threshold(W)
+        assert is_acyclic(kept)
+        assert kept.nnz >= heavy
+        assert not is_acyclic(np.where(np.abs(W) >= threshold, W, 0))
 
 
 @pytest.mark.parametrize("value", [1e-200, 1e200, 0.0])

@@ -13,7 +13,7 @@ import bigdag
 from bigdag import simulate
 from bigdag.data import as_dataset
 from bigdag.errors import MissingExtraError, ParameterError
-from bigdag.gram import Gram
+from bigdag.gram import Gram, moments_memory
 from bigdag.learners.base import Learner
 from bigdag.methods import METHODS, find_method
 from bigdag.resources import memory_budget
@@ -89,8 +89,9 @@ def test_memory_grows_and_covers_the_table_and_the_correlations(word):
 def test_memory_counts_the_dense_matrices_that_the_learner_checks_for(word):
     there(word)
     module = import_module(bigdag._HOME[METHODS[word].estimator])
-    memory, sparse = METHODS[word].memory, METHODS["proximas"].memory
-    grown = memory(9, 2000) - memory(9, 1000) - sparse(9, 2000) + sparse(9, 1000)
+    memory = METHODS[word].memory
+    grown = memory(9, 2000) - memory(9, 1000) - moments_memory(9, 2000, True)
+    grown += moments_memory(9, 1000, True) - 8 * 9 * 1000
     assert grown == 4 * module._MATRICES * (2000**2 - 1000**2)
 
 

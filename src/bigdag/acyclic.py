@@ -36,6 +36,7 @@ __all__ = [
 
 _BITS = 60  # a column's keys add up to less than 2**61
 _TAKEN = np.iinfo(np.int64).max
+_FEW_ARCS = 4  # a variable: so many of the heaviest arcs are looked at first for a cycle
 
 
 # ------------------------------------------------------------------ orders and projections
@@ -134,21 +135,32 @@ def acyclic_threshold(W: ArrayLike | sp.sparray) -> tuple[float, sp.csc_array]:
     """
     arcs = _arcs(W)
     magnitude = np.abs(arcs.data)
-    levels = np.concatenate([[0.0], np.unique(magnitude)])
 
     def above(level: float) -> sp.csr_array:
         keep = magnitude > level
         indptr = np.concatenate([[0], np.cumsum(keep)])[arcs.indptr]
         return sp.csr_array((arcs.data[keep], arcs.indices[keep], indptr), shape=arcs.shape)
 
-    low, high = 0, len(levels) - 1  # nothing is above the last level
-    while low < high:
-        middle = (low + high) // 2
+    # Of a full matrix few arcs remain: those are looked for among the heaviest first.
+    low, high = -1.0, float(magnitude.max(initial=0.0))
+    count = _FEW_ARCS * arcs.shape[0]
+    while count < len(magnitude):
+        level = float(np.partition(magnitude, -count)[-count])
+        kept = above(level)
+        if topological_order(kept) is None:
+            low, arcs, magnitude = level, kept, np.abs(kept.data)
+            break
+        high, count = level, 4 * count
+    levels = np.unique(np.append(magnitude, 0.0))
+    levels = levels[(levels > low) & (levels <= high)]
+    first, last = 0, len(levels) - 1  # above the last level there is no cycle
+    while first < last:
+        middle = (first + last) // 2
         if topological_order(above(levels[middle])) is None:
-            low = middle + 1
+            first = middle + 1
         else:
-            high = middle
-    return float(levels[high]), sp.csc_array(above(levels[high]))
+            last = middle
+    return float(levels[last]), sp.csc_array(above(levels[last]))
 
 
 def kept_weight(W: ArrayLike | sp.sparray, order: NDArray[np.integer]) -> float:
@@ -274,7 +286,7 @@ def improve_order(
     >>> improve_order(W, np.array([1, 0, 2]))
     array([2, 0, 1])
     """
-    keys = _arc_keys(W)
+    keys = _arc_keys(W, both_ends=True)
     d = keys.shape[0]
     start = np.asarray(order, dtype=np.int64)
     n_components, component = sp.csgraph.connected_components(keys, connection="strong")
@@ -305,8 +317,12 @@ def _arcs(W: ArrayLike | sp.sparray) -> sp.csr_array:
     return arcs
 
 
-def _arc_keys(W: ArrayLike | sp.sparray) -> sp.csr_array:
-    """Return a whole number for each arc, by source: its square, scaled and rounded up."""
+def _arc_keys(W: ArrayLike | sp.sparray, both_ends: bool = False) -> sp.csr_array:
+    """Return a whole number for each arc, by source: its square, scaled and rounded up.
+
+    The keys that come into a variable add up to a 64-bit integer; with ``both_ends`` also those
+    that come in and go out together.
+    """
     arcs = _arcs(W)
     d = arcs.shape[0]
     rows = np.repeat(np.arange(d), np.diff(arcs.indptr))
@@ -316,7 +332,11 @@ def _arc_keys(W: ArrayLike | sp.sparray) -> sp.csr_array:
     largest = float(np.abs(arcs.data).max(initial=0.0))
     _check_largest(largest)
     scaled = arcs.data.astype(np.float64) / (largest or 1.0)
-    heaviest = float(np.bincount(arcs.indices, scaled**2, minlength=d).max(initial=0.0))
+    into = np.bincount(arcs.indices, scaled**2, minlength=d)
+    heaviest = float(into.max(initial=0.0))
+    if both_ends:
+        out = np.bincount(np.repeat(np.arange(d), np.diff(arcs.indptr)), scaled**2, minlength=d)
+        heaviest = max(heaviest, 0.5 * float((into + out).max(initial=0.0)))
     keys = np.maximum(np.ceil((scaled * _key_root(heaviest)) ** 2), 1).astype(np.int64)
     return sp.csr_array((keys, arcs.indices, arcs.indptr), shape=arcs.shape)
 
@@ -449,9 +469,13 @@ def _condensation_order(
 def _insertion_search(  # type: ignore[no-untyped-def]
     order, component, out_ptr, out_idx, out_key, in_ptr, in_idx, in_key, max_sweeps
 ):
-    """Move single variables inside their component while that raises the kept weight."""
+    """Move single variables inside their component while that raises the kept weight, in place.
+
+    The members of a component stand one after the other in the order, and stay so: each stretch
+    is only ever sorted in itself, by labels that are compared with those of no other component.
+    """
     d = len(order)
-    label = np.empty(d, dtype=np.float64)  # sorted labels are the order; moves take midpoints
+    label = np.empty(d, dtype=np.float64)  # sorted labels are a component's order
     for i in range(d):
         label[order[i]] = i
     widest = 0
@@ -498,15 +522,25 @@ def _insertion_search(  # type: ignore[no-untyped-def]
                     best_low = at[by_label[s]]
                     best_high = at[by_label[s + 1]] if s < count - 1 else best_low + 2.0
             if best > 0:
-                # Close to the arc's end that was passed, so that v stays inside its component.
+                # Strictly between its neighbours: a label may be that of a variable without an
+                # arc to v, which may then come on either side of it.
                 label[v] = 0.5 * (best_low + best_high)
                 if label[v] <= best_low or label[v] >= best_high:
                     label[v] = here  # no room between the labels: wait for the next sweep's
                 else:
                     moved = True
-        order = np.argsort(label)
-        for i in range(d):
-            label[order[i]] = i
+        first = 0
+        while first < d:
+            last = first + 1
+            while last < d and component[order[last]] == component[order[first]]:
+                last += 1
+            if last - first > 1:
+                members = order[first:last].copy()
+                by_label = np.argsort(label[members])
+                for i in range(last - first):
+                    order[first + i] = members[by_label[i]]
+                    label[order[first + i]] = i
+            first = last
         if not moved:
             break
     return order

@@ -7,12 +7,13 @@ and h is the penalty of NOTEARS. NV has many bad optima, so it begins from the E
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 from bigdag.learners.base import Number, OneOf, Run, State
 from bigdag.learners.notears import PenalisedLearner, acyclicity
-from bigdag.learners.torch_support import Residuals, TorchLearner
+from bigdag.learners.torch_support import Residuals, TorchLearner, unit_of_variances
 
 __all__ = ["GOLEM", "likelihood"]
 
@@ -189,6 +190,11 @@ class GOLEM(PenalisedLearner):
     def _floor(self, run: Run) -> float:
         return float(run.gram.d)  # a logarithm has no scale of its own
 
+    def _unit(self, run: Run, torch: Any, dtype: Any) -> float:
+        # Equal variances share one penalty in the data's units; else each column has its own.
+        idle = self._penalty() * float(run.gram.diag().mean()) if self.noise == "EV" else 0.0
+        return unit_of_variances(run, torch, dtype, 0.0, idle)
+
     def _learn(self, run: Run) -> None:
         with self._torch(run) as torch:
             residuals, W = self._begin(run, torch)
@@ -205,20 +211,21 @@ class GOLEM(PenalisedLearner):
         self, run: Run, torch: Any, residuals: Residuals, noise: str
     ) -> Callable[[Any], tuple[Any, Any]]:
         source = residuals.source
-        floor = _PERFECT * torch.as_tensor(
-            run.gram.diag(), dtype=source.dtype, device=source.device
-        )
+        unit, sd = residuals.unit, run.gram.sd / math.sqrt(residuals.unit)
+        floor = _PERFECT * torch.as_tensor(sd**2, dtype=source.dtype, device=source.device)
+        constant = 0.5 * int((floor > 0).sum()) * math.log(unit)
         lambda1 = self._penalty(noise)
 
         def loss(W: Any) -> tuple[Any, Any]:
             variances, norm = residuals(W), W.abs().sum()
             fit = likelihood(torch, noise, variances, W, residuals.n_samples, floor)
-            equation_1 = 0.5 * variances.detach().sum() + run.lambda1 * norm.detach()
-            return fit + lambda1 * norm + self.lambda2 * acyclicity(W), equation_1
+            loss_1, norm_1 = float(variances.detach().sum()), float(norm.detach())
+            equation_1 = 0.5 * unit * loss_1 + run.lambda1 * norm_1
+            return fit + constant + lambda1 * norm + self.lambda2 * acyclicity(W), equation_1
 
         return loss
 
     def _share_is_over(self, run: Run) -> bool:
         """Tell whether the share of the budget that EV may take before NV is used up."""
-        late = run.time_limit is not None and run.seconds >= _EV_SHARE * run.time_limit
+        late = run.share_is_over(_EV_SHARE)
         return late or (run.max_iter is not None and run.iteration >= _EV_SHARE * run.max_iter)

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, ClassVar
 
-import numpy as np
 import scipy.sparse as sp
 
 from bigdag.acyclic import acyclic_threshold, topological_order
 from bigdag.learners.base import Run, State
 from bigdag.learners.torch_support import (
+    Pace,
     Plateau,
     Residuals,
     TorchLearner,
@@ -68,6 +68,7 @@ class PenalisedLearner(TorchLearner):
     It has ``raw_weights_`` besides the attributes of every learner.
     """
 
+    _matrices = _MATRICES
     raw_weights_: sp.csc_array
 
     def _begin(self, run: Run, torch: Any) -> tuple[Residuals, Any]:
@@ -76,9 +77,12 @@ class PenalisedLearner(TorchLearner):
         from_data = run.data.X is not None and run.data.n_samples < d
         dtype = self._dtype(run, torch, from_data)
         check_dense(d, _MATRICES, dtype.itemsize, self.memory_limit)
-        start = np.zeros((d, d)) if run.start is None else run.start.toarray(order="C")
-        W = torch.as_tensor(start, dtype=dtype, device=device)
-        return Residuals(run, torch, device, dtype), W
+        self.raw_weights_ = sp.csc_array((d, d)) if run.start is None else run.start
+        unit = self._unit(run, torch, dtype)
+        W = torch.as_tensor(self.raw_weights_.toarray(order="C"), dtype=dtype, device=device)
+        if not bool(W.isfinite().all()):
+            raise FloatingPointError(f"the weights to begin from are beyond {dtype}")
+        return Residuals(run, torch, device, dtype, unit), W
 
     def _minimise(
         self, run: Run, torch: Any, phase: str, W: Any, loss: Callable[[Any], tuple[Any, Any]],
@@ -86,8 +90,9 @@ class PenalisedLearner(TorchLearner):
     ) -> Any:  # fmt: skip
         """Descend until the loss stays level, or the run or the phase is over.
 
-        The loss gives its total and equation (1). Whatever happens on the way, the answer of the
-        run is then the last iterate with a finite loss, made acyclic; that iterate is returned.
+        The loss gives its total, in the residuals' unit, and equation (1). Whatever happens on the
+        way, the answer of the run is then the last iterate with a finite loss, made acyclic; that
+        iterate is returned.
         """
         at: list[Any] = []
 
@@ -98,10 +103,11 @@ class PenalisedLearner(TorchLearner):
 
         descent = self._descent(torch, W, total)
         plateau = Plateau(self.tol, self.patience, floor=self._floor(run))
-        kept = W.detach().clone()
+        kept, pace = W.detach().clone(), Pace(run)
         try:
-            plateau.reached(descent.evaluate())
-            while not over() and not run.out_of_time():
+            if not pace.is_over():  # an evaluation lasts about as long as a step
+                plateau.reached(descent.evaluate())
+            while not over() and not pace.is_over():
                 descent.step()
                 value = descent.evaluate()
                 kept.copy_(W.detach())
@@ -244,8 +250,11 @@ class NOTEARS(PenalisedLearner):
             self._minimise(run, torch, "fit", W, self._loss(run, residuals))
 
     def _loss(self, run: Run, residuals: Residuals) -> Callable[[Any], tuple[Any, Any]]:
+        unit = residuals.unit
+        lambda1, lambda2 = run.lambda1 / unit, self.lambda2 / unit
+
         def loss(W: Any) -> tuple[Any, Any]:
-            equation_1 = 0.5 * residuals(W).sum() + run.lambda1 * W.abs().sum()
-            return equation_1 + self.lambda2 * acyclicity(W), equation_1.detach()
+            equation_1 = 0.5 * residuals(W).sum() + lambda1 * W.abs().sum()
+            return equation_1 + lambda2 * acyclicity(W), unit * float(equation_1.detach())
 
         return loss

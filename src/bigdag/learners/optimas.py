@@ -13,6 +13,7 @@ zero but oscillate around it, and an iterate is as dense as its order allows. Th
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,9 +26,10 @@ from numpy.typing import NDArray
 
 from bigdag import lasso, objective
 from bigdag.acyclic import greedy_order, greedy_order_dense, project, rank_of
-from bigdag.learners.base import Number, OneOf, Run, State
+from bigdag.learners.base import Learner, Number, OneOf, Run, State
 from bigdag.learners.torch_support import (
     Descent,
+    Pace,
     Plateau,
     Residuals,
     TorchLearner,
@@ -41,6 +43,7 @@ __all__ = ["OptiMAS"]
 
 _MATRICES = 10  # W̃, W_k, the best, gradient, optimiser's state, moments, and what is passing
 _DENSE_SHARE = 0.6  # of the memory, at the most, for dense matrices before a support is used
+_ENDING = 1.0  # steps: what making a DAG out of a full triangle takes
 _HEAP_SHARE, _HEAP_BYTES = 0.2, 40  # of the memory for the arcs of a full matrix in a heap
 
 
@@ -130,6 +133,7 @@ class OptiMAS(TorchLearner):
     True
     """
 
+    _matrices = _MATRICES
     _parameters: ClassVar[dict[str, Any]] = {
         **TorchLearner._parameters,
         "start": OneOf("lasso", "zeros"),
@@ -195,11 +199,17 @@ class OptiMAS(TorchLearner):
             if from_lasso or not dense:
                 fit = self._lasso(run, from_lasso)
                 W, support = (fit, fit) if from_lasso else (W, abs(W) + abs(fit))
+            order = greedy_order(W)
+            run.offer(project(W, order), order)  # W_0, whatever the optimiser makes of it
             weights: _Dense | _Support
             if dense:
                 weights = _Dense(self, run, torch, W)
             else:
                 weights = _Support(self, run, torch, W, support)
+            if not bool(weights.tensor.isfinite().all()):
+                raise FloatingPointError(
+                    f"the weights to begin from are beyond {weights.tensor.dtype}"
+                )
             descent = self._descent(torch, weights.tensor, weights.equation_1)
             going = run.status == "converged"
             if going and self.start == "zeros" and run.start is None:
@@ -216,13 +226,20 @@ class OptiMAS(TorchLearner):
         fits = _MATRICES * d * d * bytes_each <= _DENSE_SHARE * memory_left(self.memory_limit)
         return self.engine == "dense" or (self.engine == "auto" and fits)
 
-    def _fit_share_is_over(self, run: Run) -> bool:
-        return run.time_limit is not None and run.seconds >= self.acyclic_from * run.time_limit
+    def _workspace(self, n: int, d: int, hold: bool) -> int:
+        if self.engine == "sparse":
+            return Learner._workspace(self, n, d, hold)
+        return super()._workspace(n, d, hold)
+
+    def _least_workspace(self, n: int, d: int, hold: bool) -> int:
+        if self.engine == "auto":  # with little memory, a support
+            return Learner._workspace(self, n, d, hold)
+        return self._workspace(n, d, hold)
 
     def _lasso(self, run: Run, counts: bool) -> sp.csc_array:
         """Return the optimum without acyclicity, column by column; it may count as an iteration."""
         fit = lasso.solve(
-            run.gram, run.lambda1, tol=self.tol, stop=lambda: self._fit_share_is_over(run)
+            run.gram, run.lambda1, tol=self.tol, stop=lambda: run.share_is_over(self.acyclic_from)
         )
         if counts:
             value = objective.value(run.gram, fit.weights, run.lambda1)
@@ -232,13 +249,14 @@ class OptiMAS(TorchLearner):
 
     def _fit(self, run: Run, descent: Descent, weights: _Dense | _Support) -> bool:
         """Descend without acyclicity; return False if the run has to stop."""
-        plateau = Plateau(self.tol, self.patience)
+        plateau, unit = Plateau(self.tol, self.patience), weights.unit
         share = None if run.max_iter is None else self.acyclic_from * run.max_iter
         present = weights.tensor.detach()  # the same memory
-        while not self._fit_share_is_over(run) and (share is None or run.iteration < share):
+        while not run.share_is_over(self.acyclic_from) and (share is None or run.iteration < share):
             descent.step()
             value = descent.evaluate()
-            if run.step("fit", value, weights.n_arcs(present), lambda: weights.sparse(present)):
+            arcs = weights.n_arcs(present)
+            if run.step("fit", unit * value, arcs, lambda: weights.sparse(present)):
                 return False
             if plateau.reached(value):
                 break
@@ -246,25 +264,30 @@ class OptiMAS(TorchLearner):
 
     def _mas(self, run: Run, descent: Descent, weights: _Dense | _Support, going: bool) -> None:
         """Step and project until the best objective stays level; project at least once."""
-        plateau = Plateau(self.tol, self.patience)
+        plateau, pace = Plateau(self.tol, self.patience), Pace(run, _ENDING)
         present = weights.tensor.detach()  # W̃, in the same memory
-        order = weights.order(present)
-        centre = weights.project(present, order)  # W_0
+
+        def acyclic() -> tuple[Any, float]:
+            """Offer W_k; return it, and equation (1) of it."""
+            order = weights.order(present)
+            nearest = weights.project(present, order)
+            value = weights.unit * float(weights.equation_1(nearest))
+            run.offer(partial(weights.sparse, nearest), order, value)
+            return nearest, value
+
+        centre, value = acyclic()  # W_0
         if not going or run.out_of_time():
-            run.offer(weights.sparse(centre), order)
             return
 
         def penalised(W: Any) -> Any:  # φ_k
-            return weights.equation_1(W) + 0.5 * self.lambda2 * (W - centre).square().sum()
+            return weights.equation_1(W) + pull * (W - centre).square().sum()
 
+        pull = 0.5 * self.lambda2 / weights.unit
         descent.loss = penalised
-        while True:
+        while not pace.is_over():
             descent.forget()
             descent.step()
-            order = weights.order(present)
-            centre = weights.project(present, order)
-            value = float(weights.equation_1(centre))
-            run.offer(partial(weights.sparse, centre), order, value)
+            centre, value = acyclic()
             if run.step("mas", value, weights.n_arcs(centre), lambda: weights.sparse(present)):
                 return
             if plateau.reached(min(value, plateau.best)):
@@ -308,13 +331,15 @@ def _uses_data(run: Run) -> bool:
 
 
 class _Dense:
-    """All weights as one (d, d) tensor."""
+    """All weights as one (d, d) tensor; ``equation_1`` is over the unit."""
 
     def __init__(self, learner: OptiMAS, run: Run, torch: Any, W: sp.csc_array) -> None:
         device = pick_device(torch, learner.device)
         dtype = learner._dtype(run, torch, _uses_data(run))
-        self._torch, self._lambda1 = torch, run.lambda1
-        self._residuals = Residuals(run, torch, device, dtype)
+        self._torch = torch
+        self.unit = learner._unit(run, torch, dtype)
+        self._lambda1 = run.lambda1 / self.unit
+        self._residuals = Residuals(run, torch, device, dtype, self.unit)
         self.tensor = torch.as_tensor(W.toarray(order="C"), dtype=dtype, device=device)
         # Both forms of algorithm 2 give the same order; the heap is faster on a CPU, also on a
         # full matrix, but needs a list of all arcs.
@@ -340,14 +365,19 @@ class _Dense:
 
 
 class _Support:
-    """Only the weights on the arcs of a sparse matrix, as one (m,) tensor; the rest stays zero."""
+    """Only the weights on the arcs of a sparse matrix, as one (m,) tensor; the rest stays zero.
+
+    ``equation_1`` is over the unit.
+    """
 
     def __init__(
         self, learner: OptiMAS, run: Run, torch: Any, W: sp.csc_array, support: sp.csc_array
     ) -> None:
-        self._torch, self._lambda1 = torch, run.lambda1
+        self._torch = torch
         device = pick_device(torch, learner.device)
         dtype = learner._dtype(run, torch, from_data=True)
+        self.unit = learner._unit(run, torch, dtype)
+        self._lambda1 = run.lambda1 / self.unit
         support.sort_indices()
         self._indptr, self._rows = (a.astype(np.int64) for a in (support.indptr, support.indices))
         self._columns = np.repeat(np.arange(run.gram.d), np.diff(self._indptr))
@@ -355,7 +385,8 @@ class _Support:
         place = np.searchsorted(self._columns * d + self._rows, W.col.astype(np.int64) * d + W.row)
         values[place] = W.data
         self.tensor = torch.as_tensor(values, dtype=dtype, device=device)
-        X = _stand_in(run) if run.data.X is None else run.data.X
+        X, root = run.data.X, math.sqrt(self.unit)
+        X = _stand_in(run, self.unit) if X is None else X / root
         X_T = torch.as_tensor(np.array(X.T, order="C"), dtype=dtype, device=device)  # (d, n)
         pattern = [torch.as_tensor(a, device=device) for a in (self._indptr, self._rows)]
         self._function = _on_support(torch, X_T, *pattern)
@@ -381,10 +412,10 @@ class _Support:
         return W
 
 
-def _stand_in(run: Run) -> NDArray[np.float64]:
-    """Return data (d, d) that have the known covariance, up to the factor n."""
+def _stand_in(run: Run, unit: float) -> NDArray[np.float64]:
+    """Return data (d, d) that have the known covariance over the unit, up to the factor n."""
     assert run.data.covariance is not None
-    values, vectors = np.linalg.eigh(run.data.covariance)
+    values, vectors = np.linalg.eigh(run.data.covariance / unit)
     return (vectors * np.sqrt(np.maximum(values, 0) * len(values))).T
 
 

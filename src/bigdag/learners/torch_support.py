@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -12,10 +13,11 @@ import scipy.sparse as sp
 
 from bigdag.errors import MemoryLimitError, ParameterError, missing_extra
 from bigdag.learners.base import Checked, Learner, Number, OneOf, Run
-from bigdag.resources import format_bytes, memory_left
+from bigdag.resources import SharedLimit, format_bytes, memory_left
 
 __all__ = [
     "Descent",
+    "Pace",
     "Plateau",
     "Residuals",
     "TorchLearner",
@@ -23,6 +25,7 @@ __all__ = [
     "load_torch",
     "pick_device",
     "to_sparse",
+    "unit_of_variances",
 ]
 
 _TINY = 1e-8  # weights below this share of the largest are rounding, and not arcs
@@ -31,6 +34,8 @@ _TINY = 1e-8  # weights below this share of the largest are rounding, and not ar
 _WIDE_S, _WIDE_X = 1e4, 1e8
 _SMALL = 256  # variables: up to here threads cost more than they give
 _LARGE = 1e12  # beyond this, or below its inverse, squares of gradients near the ends of float32
+_FAINT = 1e-4  # gradients far below this vanish beside the 1e-8 that Adam and its kind add to them
+_GRACE = 0.1  # seconds after the deadline in which a step may still end
 
 
 def load_torch(purpose: str) -> Any:
@@ -60,16 +65,17 @@ def pick_device(torch: Any, device: str | None) -> Any:
     name = "cpu" if device is None else device
     try:
         chosen = torch.device(name)
-        torch.zeros(1, device=chosen)
-    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
+        float(torch.ones(1, device=chosen))  # what holds no numbers fails here
+    except (RuntimeError, AssertionError, TypeError, ValueError, ImportError) as error:
         here = ["cpu"]
         if torch.cuda.is_available():
             here += [f"cuda:{i}" for i in range(torch.cuda.device_count())]
         if getattr(torch.backends, "mps", None) and torch.backends.mps.is_available():
             here.append("mps")
+        why = next(iter(str(error).splitlines()), type(error).__name__)
         raise ParameterError(
             f"device must be one that is there: {', '.join(here)}. Got {device!r} instead "
-            f"({str(error).splitlines()[0]})."
+            f"({why.rstrip('.')})."
         ) from None
     return chosen
 
@@ -79,7 +85,7 @@ def check_dense(d: int, matrices: float, itemsize: int, memory_limit: float | st
 
     Examples
     --------
-    >>> check_dense(1000, 6, 4, "1GB")
+    >>> check_dense(100, 6, 4, None)
     """
     need, left = matrices * d * d * itemsize, memory_left(memory_limit)
     if need > left:
@@ -103,15 +109,17 @@ def to_sparse(W: Any) -> sp.csc_array:
     """
     dense = W.detach().cpu().numpy()
     size = np.abs(dense)
-    dense = np.where(size > _TINY * size.max(initial=0.0), dense, 0.0)
-    return sp.csc_array(dense, dtype=np.float64)
+    keep = (size > _TINY * size.max(initial=0.0)).T  # by columns
+    indptr = np.concatenate([[0], np.cumsum(keep.sum(axis=1))])
+    indices = np.flatnonzero(keep) % max(1, len(dense))
+    return sp.csc_array((dense.T[keep].astype(np.float64), indices, indptr), shape=dense.shape)
 
 
 # ------------------------------------------------------------------ the loss
 
 
 class Residuals:
-    """The residual variances ``‖X w_j − x_j‖²/n`` of a dense W, differentiable by torch.
+    """The residual variances ``‖X w_j − x_j‖²/n`` of a dense W, over a unit, differentiable.
 
     From X (n, d) when n < d, and from S = XᵀX/n otherwise or where X is not known. Either way
     what the forward pass computes is all that the backward pass needs but one product.
@@ -124,6 +132,8 @@ class Residuals:
         The package.
     device, dtype : torch.device, torch.dtype
         Where and how precisely.
+    unit : float, default=1.0
+        What the variances are divided by, a power of four.
 
     Examples
     --------
@@ -137,17 +147,18 @@ class Residuals:
     [0.667, 2.667]
     """
 
-    def __init__(self, run: Run, torch: Any, device: Any, dtype: Any) -> None:
-        self.n_samples = run.data.n_samples
-        X = run.data.X
+    def __init__(self, run: Run, torch: Any, device: Any, dtype: Any, unit: float = 1.0) -> None:
+        self.n_samples, self.unit = run.data.n_samples, unit
+        X, root = run.data.X, math.sqrt(unit)  # a power of two, which rounds nothing
         self.from_data = X is not None and self.n_samples < run.gram.d
         if self.from_data:
             self.source = torch.as_tensor(
-                np.array(X, order="C"), dtype=dtype, device=device
+                np.array(X, order="C") / root, dtype=dtype, device=device
             )  # (n, d)
             self._apply = _from_data(torch).apply
         else:
-            S = run.gram.rows(slice(None)) * run.gram.sd[:, None] * run.gram.sd
+            sd = run.gram.sd / root
+            S = run.gram.rows(slice(None)) * sd[:, None] * sd
             self.source = torch.as_tensor(S, dtype=dtype, device=device).contiguous()  # (d, d)
             self._apply = _from_moments(torch).apply
 
@@ -187,6 +198,43 @@ def _from_moments(torch: Any) -> Any:
             return G * (2 * slope), None
 
     return FromMoments
+
+
+def unit_of_variances(run: Run, torch: Any, dtype: Any, penalty: float, idle: float) -> float:
+    """Return what to divide variances by, a power of four, so that squares of gradients exist.
+
+    That is one unless the largest of the variances and the loss' L1 penalty, which gradients are as
+    large as, is so large or small that their squares would overflow or vanish. A column whose
+    covariances are all below ``idle`` has no arcs, and its scale does not matter.
+
+    Raises
+    ------
+    FloatingPointError
+        If there is no such unit, as the variances are too far apart.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bigdag.data import as_dataset
+    >>> from bigdag.learners.notears import NOTEARS
+    >>> run = Run(NOTEARS(), as_dataset([[-1e99, 2e99], [0.0, 0.0], [1e99, -2e99]]))
+    >>> f"{unit_of_variances(run, torch, torch.float64, 0.1, 0.1):.1e}"
+    '4.8e+198'
+    """
+    sd = run.gram.sd
+    largest = float(sd.max(initial=0.0))
+    busy = sd[(sd > 0) & (sd * largest > idle)]
+    info, name = torch.finfo(dtype), str(dtype).removeprefix("torch.")
+    if len(busy) and largest / float(busy.min()) > info.tiny**-0.25:
+        raise FloatingPointError(
+            f"the columns' standard deviations run from {busy.min():.1g} to {largest:.1g}, and "
+            f"squares of gradients that far apart vanish in {name}. Divide each column by its "
+            "standard deviation" + (", or use dtype='float64'" if name == "float32" else "")
+        )
+    size = max(largest**2, penalty)
+    if size == 0 or _FAINT <= size <= info.max ** (1 / 3):
+        return 1.0
+    return math.ldexp(1.0, 2 * (math.frexp(size)[1] // 2))
 
 
 # ------------------------------------------------------------------ the optimiser
@@ -264,15 +312,32 @@ class Descent:
             if gradient.dim() == 2:
                 gradient.fill_diagonal_(0)
             loss = loss.detach()
-            # A sum is quicker than a look at each entry, but may overflow by itself.
-            sound = math.isfinite(float(gradient.sum())) or bool(gradient.isfinite().all())
-            if not (math.isfinite(float(loss)) and sound):
-                raise FloatingPointError(f"the loss is {float(loss)}, or its gradient not finite")
+            if not math.isfinite(float(loss)):
+                raise FloatingPointError(f"the loss is {float(loss)}")
+            self._check_squares(gradient)
             self._at = loss
         return float(self._at)
 
+    def _check_squares(self, gradient: Any) -> None:
+        """Refuse a gradient that an optimiser cannot square: it would stand still, or jump."""
+        flat = gradient.reshape(-1)
+        if math.isfinite(float(self._torch.dot(flat, flat))):
+            return
+        largest = flat.abs().max()  # the sum alone may have overflowed
+        if not math.isfinite(float(largest.square())):
+            raise FloatingPointError(
+                f"the gradient reaches {float(largest):.3g}, and its square is beyond "
+                f"{str(gradient.dtype).removeprefix('torch.')}"
+            )
+
     def step(self) -> None:
-        """Take one step of the optimiser."""
+        """Take one step of the optimiser.
+
+        Raises
+        ------
+        FloatingPointError
+            If it leads beyond the numbers that there are.
+        """
         calls = 0
 
         def closure() -> Any:
@@ -283,12 +348,113 @@ class Descent:
             self.evaluate()
             return self._at
 
-        self.optimizer.step(closure)
+        try:
+            self.optimizer.step(closure)
+        except (RuntimeError, OverflowError) as error:
+            raise _said_plainly(error, self.optimizer) from error
         self._at = None
+        where = self.tensor.detach()
+        # A sum is quicker than a look at each entry, but may overflow by itself.
+        if not (math.isfinite(float(where.sum())) or bool(where.isfinite().all())):
+            raise FloatingPointError("a step led to weights that are not finite")
 
     def forget(self) -> None:
         """Evaluate anew at the next step, because the loss has changed."""
         self._at = None
+
+
+def _said_plainly(error: Exception, optimizer: Any) -> Exception:
+    """Return what an error of torch inside a step means for the fit."""
+    why = next(iter(str(error).splitlines()), type(error).__name__)
+    if "overflow" in why:
+        return FloatingPointError(f"a step is beyond the numbers that there are ({why})")
+    if "alloc" in why or "out of memory" in why:
+        return MemoryLimitError(
+            f"There is no memory left for a step of {type(optimizer).__name__} ({why}). Use fewer "
+            "variables or a sparse method such as ProxiMAS, or run it where there is more memory."
+        )
+    return ParameterError(
+        "optimizer must be able to take a step with dense gradients. "
+        f"Got {type(optimizer).__name__} instead, which says: {why}"
+    )
+
+
+# ------------------------------------------------------------------ the time
+
+
+class Pace:
+    """Tells whether there is time for another step and for what comes after the last one.
+
+    The next step is taken to last as long as the shortest of the last few: on a busy machine one
+    of them may have waited for others.
+
+    Parameters
+    ----------
+    run : Run
+        Whose deadline is meant.
+    ending : float, default=0.5
+        How long making an answer out of the last iterate takes, in steps.
+
+    Examples
+    --------
+    >>> from bigdag.data import as_dataset
+    >>> from bigdag.learners.notears import NOTEARS
+    >>> run = Run(NOTEARS(time_limit=60), as_dataset([[-1.0, 2.0], [0.0, 0.0], [1.0, -2.0]]))
+    >>> Pace(run).is_over()
+    False
+    """
+
+    def __init__(self, run: Run, ending: float = 0.5) -> None:
+        self._run, self._ending = run, ending
+        self._last: float | None = None
+        self._lasted: deque[float] = deque(maxlen=5)
+
+    def is_over(self) -> bool:
+        """Tell it, and if so set the run's status; to be asked before each step."""
+        run, now = self._run, self._run.seconds
+        if run.time_limit is None:
+            return run.out_of_time()
+        if self._last is not None:
+            self._lasted.append(now - self._last)
+        self._last = now
+        step = min(self._lasted, default=0.0)
+        late = now + (1 + self._ending) * step > run.time_limit + _GRACE
+        if late:
+            run.status = "time_limit"
+        return run.out_of_time() or late
+
+
+def _note_torch_threads() -> int:
+    global _threads_before
+    _threads_before = load_torch("A learner").get_num_threads()
+    return _threads_before
+
+
+def _set_torch_threads(n: int) -> None:
+    load_torch("A learner").set_num_threads(n)
+
+
+_threads_before = 1
+_torch_threads = SharedLimit(_note_torch_threads, _set_torch_threads, _set_torch_threads)
+
+
+@contextmanager
+def _threads(n: int) -> Iterator[None]:
+    """Give a context in which this thread's operations of torch use `n` threads.
+
+    The number is each thread's own, and a thread that begins takes over the last one that was set
+    anywhere: so it is set here, and every thread goes back to what held before the first of the
+    fits that are under way at the same time.
+    """
+    before = None
+    try:
+        with _torch_threads(n):
+            before = _threads_before
+            _set_torch_threads(n)
+            yield
+    finally:
+        if before is not None:
+            _set_torch_threads(before)
 
 
 # ------------------------------------------------------------------ the estimator
@@ -325,12 +491,21 @@ class TorchLearner(Learner):
         "dtype": OneOf("auto", "float32", "float64"),
     }
 
+    _matrices: ClassVar[int]  # dense ones (d, d) that are held at the same time
+
     optimizer: str | Callable[[Any], Any]
     learning_rate: float
     tol: float
     patience: int
     device: str | None
     dtype: str
+
+    def _workspace(self, n: int, d: int, hold: bool) -> int:  # noqa: ARG002
+        return 4 * self._matrices * d * d
+
+    def _prepare(self) -> None:
+        """Import torch, which is not part of the method's time."""
+        load_torch(type(self).__name__)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -352,6 +527,10 @@ class TorchLearner(Learner):
         mps = pick_device(torch, self.device).type == "mps"
         return torch.float32 if narrow or mps else torch.float64
 
+    def _unit(self, run: Run, torch: Any, dtype: Any) -> float:
+        """Return what the loss divides variances by, so that squares of its gradients exist."""
+        return unit_of_variances(run, torch, dtype, run.lambda1, run.lambda1)
+
     def _descent(self, torch: Any, tensor: Any, loss: Callable[[Any], Any]) -> Descent:
         return Descent(torch, tensor, loss, self.optimizer, self.learning_rate)
 
@@ -359,12 +538,8 @@ class TorchLearner(Learner):
     def _torch(self, run: Run) -> Iterator[Any]:
         """Give torch, with as many threads as the run has, or one for small matrices."""
         torch = load_torch(type(self).__name__)
-        before = torch.get_num_threads()
-        torch.set_num_threads(run.gram.n_jobs if run.gram.d > _SMALL else 1)
-        try:
+        with _threads(run.gram.n_jobs if run.gram.d > _SMALL else 1):
             yield torch
-        finally:
-            torch.set_num_threads(before)
 
 
 class Plateau:
