@@ -66,7 +66,6 @@ def write(folder: Path, name: str, text: str | bytes) -> Path:
         ("t.csv", "k__A;p__B,k__C;p__D\n1,2\n3,5\n", ("k__A;p__B", "k__C;p__D")),
         ("t.csv", "a,2\n1,2\n3,5\n", ("a", "2")),
         ("t.csv", "a,NA\n1,2\n3,5\n", ("a", "NA")),
-        ("t.csv", "a,\n1,2\n3,5\n", ("a", "x1")),
     ],
 )
 def test_text_files(tmp_path, name, text, names):
