@@ -613,13 +613,22 @@ def _arrow_matrix(table: pa.Table) -> tuple[FloatArray, tuple[str, ...] | None]:
 
 def pandas_index(schema: pa.Schema) -> list[str]:
     """Return the names of the columns that pandas wrote its index to, by the table's metadata."""
+    # A dict among them tells of an index that is a mere range, and has no column.
+    return [name for name in _pandas_notes(schema, "index_columns") if isinstance(name, str)]
+
+
+def pandas_categories(schema: pa.Schema) -> list[str]:
+    """Return the names of the columns that were categories in pandas, by the table's metadata."""
+    notes = [note for note in _pandas_notes(schema, "columns") if isinstance(note, dict)]
+    return [str(n.get("field_name")) for n in notes if n.get("pandas_type") == "categorical"]
+
+
+def _pandas_notes(schema: pa.Schema, about: str) -> list[Any]:
     raw = (schema.metadata or {}).get(b"pandas")
     if raw is None:
         return []
     try:
-        index = json.loads(raw).get("index_columns", [])
-        # A dict among them tells of an index that is a mere range, and has no column.
-        return [name for name in list(index) if isinstance(name, str)]
+        return list(json.loads(raw).get(about, []))
     except (ValueError, RecursionError, AttributeError, TypeError):
         raise DataError(
             "the metadata 'pandas' of the table are not what pandas writes, so it cannot be told "
@@ -711,14 +720,18 @@ def telling(values: Iterable[Any]) -> tuple[int, Any]:
         return 1, values
     best, place, shown = -1, 1, None
     for row, value in enumerate(values, 1):
-        # Best is what does not even look like a number, then text, then any value.
+        # Best is what does not even look like a number, then true or false, then text, then any.
         if value is None or value is pd.NA or value is pd.NaT:
             merit = 0
+        elif not is_number(value):
+            merit = 4
+        elif isinstance(value, str):
+            merit = 3 if value.strip().lower() in ("true", "false") else 2
         else:
-            merit = 1 + isinstance(value, str | bytes) if is_number(value) else 3
+            merit = 1 + isinstance(value, bytes)
         if merit > best:
             best, place, shown = merit, row, value
-        if merit == 3:
+        if merit == 4:
             break
     return place, shown
 

@@ -29,6 +29,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from bigdag.data import (
+    Categories,
     Dataset,
     arrow_floats,
     arrow_values,
@@ -40,6 +41,7 @@ from bigdag.data import (
     holds_numbers,
     is_number,
     matrix_of,
+    pandas_categories,
     pandas_index,
     refuse_columns,
     telling,
@@ -650,7 +652,7 @@ def _is_header(
     )
     # By chance a row of the table is its largest in every column, or has no fractions, as rarely.
     towers = (
-        bool((values > np.fmax.reduce(below, axis=0)).all()) and (m + 1.0) ** -len(names) < 1e-3
+        bool((values > np.fmax.reduce(below, axis=0)).all()) and (m + 1.0) ** -len(names) < 1e-2
     )
     whole = float(np.prod(1 - broken * m / (m + 1))) < 1e-2
     if not (counted or (plain and (years or towers or whole))):
@@ -850,7 +852,7 @@ def _parse_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _without_missing(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column of text, without spaces around it and without words for missing values."""
-    text = pc.utf8_trim_whitespace(column)
+    text = pc.utf8_trim(column, " \t\u00a0")
     missing = pc.is_in(text, value_set=pa.array(_MISSING))
     return pc.if_else(missing, pa.scalar(None, pa.string()), text)
 
@@ -942,7 +944,11 @@ def _read_columns(
     block = 6 * 8 * min(n, file.batch) * min(step, d) + _COLUMN * d
     _require(n, d, block, memory_limit)
     X = _matrix(n, d)
-    numbers = [k for k in range(d) if holds_numbers(types[kept[k]])]
+    # Parquet keeps the values of categories, and pandas notes what they are.
+    named = set(pandas_categories(file.schema))
+    numbers = [
+        k for k in range(d) if holds_numbers(types[kept[k]]) and all_names[kept[k]] not in named
+    ]
     others = np.setdiff1d(np.arange(d), numbers).tolist()
     text = {k: _TextColumn(_example(file, kept[k])) for k in others}
     for start in range(0, len(numbers), step):
@@ -964,7 +970,10 @@ def _read_columns(
 def _example(file: _Parquet | _ArrowFile, column: int) -> tuple[int, Any]:
     """Return a row and its value, or the categories, of a column that holds no numbers."""
     for batch in file.blocks([column], rows=1000):
-        return telling(arrow_values(pa.chunked_array([batch.column(0)])))
+        values = batch.column(0)
+        if holds_numbers(values.type):
+            return 1, Categories(values.unique().to_pylist())
+        return telling(arrow_values(pa.chunked_array([values])))
     return 1, None
 
 
@@ -1008,7 +1017,9 @@ def _array_header(stream: IO[bytes], size: int, suffix: str) -> _Header:
         header = _Header(shape, fortran, dtype, count * dtype.itemsize)
         if dtype.hasobject or min(shape, default=0) < 0 or header.size > size:
             raise ValueError(f"shape {shape}, dtype {dtype}")
-    except (ValueError, TypeError, EOFError, OverflowError, SyntaxError, RecursionError) as err:
+    except MemoryError:
+        raise
+    except Exception as err:  # a header is Python's notation; its tokenizer raises many things
         raise _no_array(suffix) from err
     return header
 
