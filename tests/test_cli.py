@@ -796,7 +796,7 @@ def test_a_covariance_that_is_none():
 def test_memory_above_the_limit():
     _, stderr = bigdag_("fit", table(d=40), "--memory-limit", "20KB", code=1)
     assert "needs" in stderr
-    assert "20 KB may be used: at most" in stderr
+    assert "it may hold 20 KB in all" in stderr
     assert os.listdir() == ["t.csv"]
 
 

@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import validate_data
 
+from bigdag import SortRegress
 from bigdag.data import Dataset, as_dataset
 from bigdag.errors import DataError, DataWarning
 
@@ -204,6 +205,15 @@ def test_labels_that_are_not_text_become_names():
         names(pd.MultiIndex.from_tuples([("a_b", "c"), ("a", "b_c"), ("d", "e")]))
     with pytest.raises(DataError, match=r"unique.*'5'"):
         names([5, 5, 6])
+
+
+def test_a_learner_takes_numbered_names_without_a_word():
+    frame = pd.DataFrame(TABLE, columns=[2019, 2020, 2021])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learner = SortRegress().fit(frame)
+        assert np.isfinite(learner.score(frame))
+    assert learner.dag_.names == ("2019", "2020", "2021")
 
 
 def test_numbered_names_of_a_covariance():

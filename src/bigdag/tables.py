@@ -311,13 +311,15 @@ def _load(
     raise DataError(f"the suffix {suffix!r} is not known. Known are {_SUFFIXES}.")
 
 
-def _require(n: int, d: int, block: int, memory_limit: float | str | None) -> None:
+def _require(
+    n: int, d: int, block: int, memory_limit: float | str | None, unit: str = "rows"
+) -> None:
     """Refuse a matrix (n, d) that would go beyond the limit, with the blocks it is read in."""
     values = n * d
     checks = 3 * 8 * max(min(values, 2**20), n)  # what checking and centring takes for a while
     require_memory(
         8 * values + max(block, checks),
-        f"a table of {n:,} rows and {d:,} columns",
+        f"a table of {n:,} {unit} and {d:,} columns",
         "Leave out rows or columns, or allow more memory.",
         memory_limit,
     )
@@ -515,11 +517,11 @@ class _TextFile:
         A table of so many rows and d columns fits into the memory: else this stops.
         """
         part = np.empty(2**22, np.uint8)
-        lines, size, checked = 1, 0, 2**16
+        lines, size, checked, last = 0, 0, 2**16, 0
         with self.open() as stream:
             while got := stream.readinto(part):
                 text = part[:got]
-                size += got
+                size, last = size + got, text[-1]
                 lines += int(np.count_nonzero(text == 10))
                 returns = text == 13
                 if returns.any():  # alone it ends a line too
@@ -527,13 +529,14 @@ class _TextFile:
                 if lines > checked:
                     checked = 2 * lines
                     self.require(lines, d)
+        lines += int(last not in (10, 13))
         self.require(lines, d)
         return lines, size
 
     def require(self, n: int, d: int) -> None:
         # A block of text, what the parser makes of it, and its numbers.
         block = 3 * _BLOCK + 3 * self.block_size
-        _require(n, d, min(block, 120 * n * d) + _COLUMN * d, self.memory_limit)
+        _require(n, d, min(block, 120 * n * d) + _COLUMN * d, self.memory_limit, "lines")
 
 
 def _not_utf8() -> DataError:
@@ -560,12 +563,12 @@ def _read_text(file: _TextFile, separators: str, header: Choice, covariance: boo
     n, size = file.count(d)
     notes: list[str] = []
     if header == "auto":
-        square = n - 1 if covariance else 0  # lines, where the last one ends in a line break
+        square = n if covariance else 0
         header, notes = _is_header(cells, rows[1:], _is_quoted(lines, separator), square)
     if header and len(lines) < 2:
         raise DataError(f"the file has a header of {d} names, but no rows (0 sample(s)).")
     rows_of_text = _Rows(file, separator, d, length, covariance)
-    X = rows_of_text.read(_matrix(n, d), first.stop if header else first.start, size)
+    X = rows_of_text.read(_matrix(n - bool(header), d), first.stop if header else first.start, size)
     names = cells if header else [""] * d
     labels = rows_of_text.first if covariance else None
     return _File(
