@@ -880,6 +880,8 @@ def _refuse_ragged(block: bytes, separator: str, d: int, line: int) -> None:
 class _Parquet:
     """A Parquet file, alone: folder names add no columns."""
 
+    column_bytes = _COLUMN
+
     def __init__(self, path: Path) -> None:
         self.file = pq.ParquetFile(
             pa.OSFile(os.fsencode(path)), page_checksum_verification=True, pre_buffer=False
@@ -900,6 +902,8 @@ class _Parquet:
 
 class _ArrowFile:
     """A Feather or Arrow file."""
+
+    column_bytes = _COLUMN // 2
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -944,7 +948,7 @@ def _read_columns(
                 labels, inside = [(cell or "").strip() for cell in cells], not beside
     step = max(1, _BLOCK // (8 * max(1, min(n, file.batch))))
     # What Arrow decodes, and its bytes as they are in the file.
-    block = 6 * 8 * min(n, file.batch) * min(step, d) + _COLUMN * d
+    block = 6 * 8 * min(n, file.batch) * min(step, d) + file.column_bytes * d
     _require(n, d, block, memory_limit)
     X = _matrix(n, d)
     # Parquet keeps the values of categories, and pandas notes what they are.
