@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import validate_data
 
+from bigdag import SortRegress
 from bigdag.data import Dataset, as_dataset
 from bigdag.errors import DataError, DataWarning
 
@@ -178,6 +179,50 @@ def test_names_rules():
             as_dataset(TABLE, names=bad)
 
 
+def test_labels_that_are_not_text_become_names():
+    frame = pd.DataFrame(TABLE)
+
+    def names(labels):
+        data = as_dataset(frame.set_axis(labels, axis=1))
+        assert data.named == (data.names != ("x0", "x1", "x2"))
+        return data.names
+
+    assert names([0, 1, 2]) == ("x0", "x1", "x2")
+    assert names(np.array([0, 1, 2], dtype=np.int32)) == ("x0", "x1", "x2")
+    assert names([2019, 2020, 2021]) == ("2019", "2020", "2021")
+    assert names([1, 2, 3]) == ("1", "2", "3")
+    assert names([0, 2, 1]) == ("0", "2", "1")  # in another order they do not count
+    assert names([0.5, 1.0, 2.0]) == ("0.5", "1.0", "2.0")
+    dates = pd.date_range("2020-12-30", periods=3)
+    assert names(dates) == ("2020-12-30", "2020-12-31", "2021-01-01")
+    assert names(list(dates.date)) == ("2020-12-30", "2020-12-31", "2021-01-01")
+    assert names(dates + pd.Timedelta("6h"))[0] == "2020-12-30T06:00:00"
+    assert names(dates.to_period("D"))[0] == "2020-12-30"
+    levels = pd.MultiIndex.from_tuples([("mean", "height"), ("sd", "height"), ("id", "")])
+    assert names(levels) == ("mean_height", "sd_height", "id")
+    assert names(pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)])) == ("a_1", "a_2", "b_1")
+    with pytest.raises(DataError, match=r"unique.*'a_b_c'"):
+        names(pd.MultiIndex.from_tuples([("a_b", "c"), ("a", "b_c"), ("d", "e")]))
+    with pytest.raises(DataError, match=r"unique.*'5'"):
+        names([5, 5, 6])
+
+
+def test_a_learner_takes_numbered_names_without_a_word():
+    frame = pd.DataFrame(TABLE, columns=[2019, 2020, 2021])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learner = SortRegress().fit(frame)
+        assert np.isfinite(learner.score(frame))
+    assert learner.dag_.names == ("2019", "2020", "2021")
+
+
+def test_numbered_names_of_a_covariance():
+    S = pd.DataFrame(_covariance(3), columns=[10, 20, 30], index=[10, 20, 30])
+    assert Dataset.from_covariance(S, 9).names == ("10", "20", "30")
+    with pytest.raises(DataError, match="same names in the same order"):
+        Dataset.from_covariance(S.set_axis([10, 30, 20], axis=0), 9)
+
+
 def test_a_dataset_is_returned_as_it_is():
     data = as_dataset(TABLE)
     assert as_dataset(data) is data
@@ -243,6 +288,43 @@ def test_many_constant_columns_are_counted_not_listed():
         as_dataset(np.ones((3, 9)))
 
 
+# Copies.
+
+
+def test_copies_are_warned_of_by_group():
+    values = np.random.default_rng(4).normal(size=(40, 8))
+    values[:, 3] = values[:, 1]
+    values[:, 6] = values[:, 1]
+    values[:, 7] = 32 + 1.8 * values[:, 0]
+    with pytest.warns(DataWarning, match="only chance decides") as caught:
+        as_dataset(values)
+    assert [one.filename for one in caught] == [__file__]
+    assert "5 of 8 columns are copies" in str(caught[0].message)
+    assert "('x0', 'x7'), ('x1', 'x3', 'x6')." in str(caught[0].message)
+    values[:, 7] *= -1
+    values[:, 3] += 1e-6 * values[:, 4]
+    with pytest.warns(DataWarning, match=r"4 of 8 .*\('x0', 'x7'\), \('x1', 'x6'\)\."):
+        as_dataset(values)
+
+
+@pytest.mark.parametrize("scale", [1e-140, 1.0, 1e140])
+def test_copies_at_every_scale_and_many_of_them(scale):
+    values = np.random.default_rng(5).normal(size=(30, 5)) * scale
+    with pytest.warns(DataWarning, match=r"10 of 10 .* and 2 more groups"):
+        as_dataset(np.hstack([values, values]))
+
+
+def test_no_copies():
+    rng = np.random.default_rng(6)
+    as_dataset(rng.normal(size=(5, 3000)))
+    as_dataset([[1.0, 5.0], [2.0, 3.0]])  # two samples always lie on a line
+    with pytest.warns(DataWarning, match="copies"):
+        as_dataset([[1.0, 1.0], [2.0, 2.0]])
+    with pytest.warns(DataWarning, match="constant") as caught:
+        as_dataset(np.column_stack([np.ones(4), np.ones(4), rng.normal(size=4)]))
+    assert len(caught) == 1
+
+
 # What is refused.
 
 
@@ -274,7 +356,15 @@ def test_many_constant_columns_are_counted_not_listed():
         ([[1, 10**400], [2, 3]], "infinite.*'x1', row 1"),
         (np.array([[1.0, 1e151], [2.0, 3.0]]), r"'x1' holds 1e\+151 in row 1.*1e\+150.*Rescale"),
         (pd.DataFrame({"t": pd.to_datetime(["2020-01-01", "2021-01-01"])}), "'t'"),
-        (pd.DataFrame({"c": pd.Categorical([1, 2])}), "'c'"),
+        (
+            pd.DataFrame({"c": pd.Categorical([1, 2])}),
+            r"'c' \(the categories 1, 2\).*Categories are names.*astype\(float\)",
+        ),
+        (
+            pa.table({"c": pa.array([1.5, 2.5]).dictionary_encode()}),
+            r"'c' \(the categories 1\.5, 2\.5\).*Categories are names",
+        ),
+        (pd.DataFrame({"c": pd.Categorical(["u", "v"])}), r"'c' \(the categories 'u', 'v'\)"),
     ],
 )
 def test_refused(table, message):

@@ -66,7 +66,6 @@ def write(folder: Path, name: str, text: str | bytes) -> Path:
         ("t.csv", "k__A;p__B,k__C;p__D\n1,2\n3,5\n", ("k__A;p__B", "k__C;p__D")),
         ("t.csv", "a,2\n1,2\n3,5\n", ("a", "2")),
         ("t.csv", "a,NA\n1,2\n3,5\n", ("a", "NA")),
-        ("t.csv", "a,\n1,2\n3,5\n", ("a", "x1")),
     ],
 )
 def test_text_files(tmp_path, name, text, names):
@@ -87,30 +86,168 @@ def test_header_can_be_forced(tmp_path):
         read_table(path, header="first")
 
 
-def test_numbered_columns_without_a_header_are_warned_of(tmp_path):
-    path = write(tmp_path, "t.csv", "0,1,2\n4,5,5\n7,8,1\n")
-    with pytest.warns(DataWarning, match="like column numbers") as caught:
-        assert read_table(path).n_samples == 3
-    assert caught[0].filename == __file__
-    assert read_table(path, header=True).n_samples == 2
+ROWS = "0.5,1.25,7.5\n0.25,2.5,1\n1.75,0.5,3.5\n"
+COUNTS = "4,0,7\n9,1,3\n5,2,8\n0,6,3\n"
 
 
-@pytest.mark.parametrize("labels", [range(4), range(1, 5), ["s1", "s2", "s3", "4"]])
+@pytest.mark.parametrize(
+    ("first", "rows", "names"),
+    [
+        ("2019,2020,2021\n", ROWS, ("2019", "2020", "2021")),
+        ("1,2,3\n", ROWS, ("1", "2", "3")),
+        ("7157,1956,672\n", ROWS, ("7157", "1956", "672")),
+        ('"1","2","3"\n', ROWS, ("1", "2", "3")),
+        ('"9","4","6"\n', COUNTS, ("9", "4", "6")),
+    ],
+)
+def test_a_header_of_numbers_is_told_with_a_warning(tmp_path, first, rows, names):
+    path = write(tmp_path, "t.csv", first + rows)
+    with pytest.warns(DataWarning, match=r"taken as the header.*--no-header") as caught:
+        data = read_table(path)
+    assert [one.filename for one in caught] == [__file__]
+    assert data.names == names
+    assert data.n_samples == rows.count("\n")
+    assert read_table(path, header=False).n_samples == rows.count("\n") + 1
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["0,1,2", "1,2,3", "10,20,30", "2019,2020,2022", "0.0,1.0,2.0", "7157,1956,672"],
+)
+def test_a_first_line_that_may_be_either_is_refused(tmp_path, first):
+    path = write(tmp_path, "t.csv", f"{first}\n{COUNTS}{COUNTS}")
+    with pytest.raises(DataError, match=r"cannot be told.*--header or --no-header"):
+        read_table(path)
+    assert read_table(path, header=True).names == tuple(first.split(","))
+    assert read_table(path, header=False).n_samples == 9
+
+
+@pytest.mark.parametrize("first", ["0.5,1.5,2.5", "3,0,3", "4.25,1,9", "-1,0,1", "3,1,6"])
+def test_a_first_line_of_ordinary_numbers_is_data_without_a_word(tmp_path, first):
+    rows = ROWS if "." in first else COUNTS
+    assert read_table(write(tmp_path, "t.csv", f"{first}\n{rows}")).named is False
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        range(4), range(1, 5), ["s1", "s2", "s3", "4"], [0, 3, 4, 9], [7, 2, 9, 0],
+        [0.0, 1.0, 2.0, 3.0], [1.0, 4.0, 2.0, 11.0], pd.date_range("2020-01-01", periods=4),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("columns", [["a", "b", "c"], range(3)])
 def test_row_labels_are_left_out_with_a_warning(tmp_path, labels, columns):
     frame = pd.DataFrame(TABLE, index=list(labels), columns=columns)
     frame.to_csv(tmp_path / "t.csv")
-    with pytest.warns(DataWarning, match="row labels") as caught:
+    with pytest.warns(DataWarning, match="row labels.*--no-row-labels") as caught:
         data = read_table(tmp_path / "t.csv")
     assert caught[0].filename == __file__
     check_holds(data, TABLE)
     assert data.names == tuple(str(c) for c in columns)
 
 
-def test_a_first_column_without_a_name_that_holds_data_is_kept(tmp_path):
-    data = read_table(write(tmp_path, "t.csv", ",a\n0.5,1\n7,2\n3,3\n"))
-    check_holds(data, [[0.5, 1], [7, 2], [3, 3]])
-    assert data.names == ("x0", "a")
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".feather"])
+@pytest.mark.parametrize("name", ["Unnamed: 0", "Unnamed: 0.1", "__index_level_0__", ""])
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_row_labels_under_a_made_up_name_anywhere(tmp_path, suffix, name, place):
+    frame = pd.DataFrame(TABLE, columns=list("abc"))
+    frame.insert(place, name, [5, 3, 8, 13])
+    path = tmp_path / f"t{suffix}"
+    _save(path, frame, list(frame.columns))
+    with pytest.warns(DataWarning, match="row labels") as caught:
+        data = read_table(path)
+    assert f"column {place + 1}" in str(caught[0].message) or place == 0
+    check_holds(data, TABLE)
+    kept = read_table(path, row_labels=False)
+    assert kept.n_features == 4
+    assert kept.names[place] == (name or f"x{place}")
+
+
+def test_two_columns_of_row_labels(tmp_path):
+    frame = pd.DataFrame(TABLE, columns=list("abc"), index=[4, 2, 8, 0])
+    frame.to_csv(tmp_path / "t.csv")
+    pd.read_csv(tmp_path / "t.csv").to_csv(tmp_path / "t.csv")  # as happens
+    with pytest.warns(DataWarning, match="the columns 1, 2 have no names.*they were left out"):
+        check_holds(read_table(tmp_path / "t.csv"), TABLE)
+
+
+def test_row_numbers_in_a_file_without_a_header(tmp_path):
+    frame = pd.DataFrame(TABLE)
+    frame.to_csv(tmp_path / "t.csv", header=False)
+    with pytest.warns(DataWarning, match="first column counts the rows.*--no-row-labels"):
+        check_holds(read_table(tmp_path / "t.csv"), TABLE)
+    assert read_table(tmp_path / "t.csv", row_labels=False).n_features == 4
+
+
+@pytest.mark.parametrize(
+    "text", [",a\n0.5,1\n7,2\n3,3\n", ",a\n7,1\n7,2\n3,3\n", "a,\n1,-2\n2,5\n", "a,\n1,2.5\n2,4\n"]
+)
+def test_a_column_without_a_name_that_may_hold_data_is_refused(tmp_path, text):
+    path = write(tmp_path, "t.csv", text)
+    with pytest.raises(DataError, match=r"column [12] has no name.*--no-row-labels"):
+        read_table(path)
+    data = read_table(path, row_labels=False)
+    assert data.n_features == 2
+    assert data.names in (("x0", "a"), ("a", "x1"))
+
+
+def test_row_labels_can_be_said(tmp_path):
+    path = write(tmp_path, "t.csv", "id,a,b\n7,1,2\n9,3,5\n")
+    assert read_table(path).names == ("id", "a", "b")
+    data = read_table(path, row_labels=True)
+    check_holds(data, [[1, 2], [3, 5]])
+    assert data.names == ("a", "b")
+    path = write(tmp_path, "t.csv", ",a,b\nu,1,2\nv,3,5\n")
+    check_holds(read_table(path, row_labels=True), [[1, 2], [3, 5]])
+    with pytest.raises(DataError, match=r"1 of 3 columns hold text.*'x0' \(row 1: 'u'\)"):
+        read_table(path, row_labels=False)
+    np.save(tmp_path / "t.npy", TABLE)
+    check_holds(read_table(tmp_path / "t.npy", row_labels=True), TABLE[:, 1:])
+    with pytest.raises(ParameterError, match="row_labels must be"):
+        read_table(path, row_labels="first")
+    with pytest.raises(DataError, match="one column only"):
+        read_table(write(tmp_path, "t.csv", "a\n1\n2\n"), row_labels=True)
+
+
+def test_a_stray_word_in_a_column_without_a_name_does_not_make_it_labels(tmp_path):
+    path = write(tmp_path, "t.csv", ",a\n0.5,1\n?,2\n3,3\n2.5,7\n")
+    with pytest.raises(DataError, match=r"'x0' \(row 2: '\?'\)"):
+        read_table(path)
+
+
+def test_files_of_more_than_one_block(tmp_path, monkeypatch):
+    monkeypatch.setattr("bigdag.tables._BLOCK", 200)
+    values = np.random.default_rng(8).normal(size=(300, 3)).round(3)
+    rows = [[str(v) for v in row] for row in values.tolist()]
+    rows[120][1] = "+" + rows[120][1].lstrip("-")
+    values[120, 1] = abs(values[120, 1])
+    rows[200][2] = f'"{rows[200][2]}"'
+    for name, separator in [("t.csv", ","), ("t.txt", "  "), ("t.csv.gz", ";"), ("t.tsv", "\t")]:
+        text = "\r\n".join(separator.join(row) for row in [list("abc"), *rows, ["", ""][:0]])
+        check_holds(read_table(write(tmp_path, name, text)), values)
+    for frame in (pd.DataFrame(values, columns=list("abc")),):
+        frame.to_parquet(tmp_path / "t.parquet", row_group_size=17)
+        pyarrow.feather.write_feather(frame, tmp_path / "t.feather", chunksize=23)
+        np.save(tmp_path / "c.npy", values)
+        np.save(tmp_path / "f.npy", np.asfortranarray(values))
+        np.savez_compressed(tmp_path / "t.npz", values)
+    for name in ("t.parquet", "t.feather", "c.npy", "f.npy", "t.npz"):
+        check_holds(read_table(tmp_path / name), values)
+    rows[250][0] = "oops"
+    write(tmp_path, "t.csv", "\n".join(",".join(row) for row in [list("abc"), *rows]))
+    with pytest.raises(DataError, match=r"'a' \(row 251: 'oops'\)"):
+        read_table(tmp_path / "t.csv")
+    rows[280].append("1")
+    write(tmp_path, "t.csv", "\n".join(",".join(row) for row in [list("abc"), *rows]))
+    with pytest.raises(DataError, match="line 282 has 4 cells, expected 3"):
+        read_table(tmp_path / "t.csv")
+
+
+def test_truth_values_and_numbers_in_one_column_are_text(tmp_path, monkeypatch):
+    monkeypatch.setattr("bigdag.tables._BLOCK", 16)
+    rows = ["1,2"] * 50 + ["2,true"] * 50
+    with pytest.raises(DataError, match=r"'b' \(row 51: 'true'\)"):
+        read_table(write(tmp_path, "t.csv", "\n".join(["a,b", *rows])))
 
 
 def test_truth_values_in_text(tmp_path):
@@ -176,7 +313,7 @@ def test_a_line_longer_than_the_usual_block_of_the_reader(tmp_path):
 # Other files, and every file.
 
 
-def _save(path: Path, values: np.ndarray, names: list[str]) -> None:
+def _save(path: Path, values: np.ndarray | pd.DataFrame, names: list[str]) -> None:
     frame = pd.DataFrame(values, columns=names)
     match path.suffix:
         case ".csv" | ".gz":
@@ -350,8 +487,12 @@ def test_a_covariance_without_a_header(tmp_path):
     assert read_covariance(write(tmp_path, "one.csv", "a\n4\n"), 9).names == ("a",)
     path = write(tmp_path, "t.csv", "7,8\n1,0.5\n0.5,1\n")
     assert read_covariance(path, 9, header=True).names == ("7", "8")
+    with pytest.warns(DataWarning, match="square without it"):
+        assert read_covariance(path, 9).names == ("7", "8")
     with pytest.raises(DataError, match=r"must be square\. Got 3 rows and 2 columns"):
-        read_covariance(path, 9)
+        read_covariance(path, 9, header=False)
+    path = write(tmp_path, "u.csv", "3,2,1\n2,3,2\n1,2,3\n")  # counted, but square as it is
+    assert not read_covariance(path, 9).named
     with pytest.raises(ParameterError, match="header must be"):
         read_covariance(path, 9, header="first")
 

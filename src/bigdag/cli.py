@@ -184,6 +184,14 @@ _Header = Annotated[
     bool | None,
     _option("--header/--no-header", help="First line has names; else found out.", panel=_TABLE),
 ]
+_RowLabels = Annotated[
+    bool | None,
+    _option(
+        "--row-labels/--no-row-labels",
+        help="First column labels the rows; else found out.",
+        panel=_TABLE,
+    ),
+]
 _Out = Annotated[
     Path | None,
     _option(help=f"{_FORMATS}. Default: TABLE's name and .dag.parquet, in this folder."),
@@ -227,6 +235,7 @@ def fit(
     covariance: _Covariance = False,
     n_samples: _NSamples = None,
     header: _Header = None,
+    row_labels: _RowLabels = None,
     threshold: _Cut = None,
     force: _Force = False,
     quiet: _Quiet = False,
@@ -261,7 +270,8 @@ def fit(
     agreement = None
     with display.FitProgress(shown=not quiet) as progress:
         progress.phase("reading")
-        raw = cli_fit.read(table, header, covariance, n_samples)
+        limit = given.get("memory_limit")
+        raw = cli_fit.read(table, header, covariance, n_samples, row_labels, limit)
         data = cli_fit.standardised(raw) if standardise else raw
         progress.phase("preparing")
         with interruptible():  # from here on a signal ends the fit, and what it has is written
@@ -485,21 +495,22 @@ def evaluate(
     threshold: Annotated[
         float, typer.Option(help="Arcs with |weight| above it count as found.")
     ] = 0.3,
+    header: _Header = None,
+    row_labels: _RowLabels = None,
     as_json: _Json = False,
 ) -> None:
     """Score a DAG against the true one, and on data it has not seen."""
     from bigdag import cli_display as display
-    from bigdag import metrics
+    from bigdag import cli_fit, metrics
     from bigdag.dag import DAG
-    from bigdag.tables import read_table
 
     if train is not None and data is None:
         raise ParameterError("--train goes with --data, the validation table that is scored.")
     scores = metrics.evaluate(
         DAG.load(dag_file),
         DAG.load(truth),
-        train=None if train is None else read_table(train),
-        validation=None if data is None else read_table(data),
+        train=None if train is None else cli_fit.read(train, header, False, None, row_labels),
+        validation=None if data is None else cli_fit.read(data, header, False, None, row_labels),
         threshold=threshold,
     )
     report = {"dag": dag_file, "truth": truth, "threshold": threshold, "metrics": scores}

@@ -294,8 +294,16 @@ def _outcome(learner: Learner, seconds: float) -> Outcome:
 # ------------------------------------------------------------------ tables and units
 
 
-def read(table: Path, header: bool | None, covariance: bool, n_samples: int | None) -> Dataset:
+def read(
+    table: Path,
+    header: bool | None,
+    covariance: bool,
+    n_samples: int | None,
+    row_labels: bool | None = None,
+    memory_limit: float | str | None = None,
+) -> Dataset:
     """Read the table, or the covariance matrix, that the words name."""
+    first_line: tables.Choice = "auto" if header is None else header
     if covariance != (n_samples is not None):
         raise ParameterError(
             "--covariance needs --n-samples, the number of samples the matrix was computed from."
@@ -305,8 +313,14 @@ def read(table: Path, header: bool | None, covariance: bool, n_samples: int | No
     if n_samples is not None and n_samples < 2:
         raise ParameterError(f"--n-samples must be at least 2. Got {n_samples} instead.")
     if n_samples is not None:
-        return tables.read_covariance(table, n_samples, "auto" if header is None else header)
-    return tables.read_table(table, "auto" if header is None else header)
+        if row_labels is not None:
+            raise ParameterError(
+                "--row-labels and --no-row-labels go with a table of samples; a covariance matrix "
+                "has a row for each column, which tells."
+            )
+        return tables.read_covariance(table, n_samples, first_line, memory_limit)
+    labels: tables.Choice = "auto" if row_labels is None else row_labels
+    return tables.read_table(table, first_line, labels, memory_limit)
 
 
 def _deviations(data: Dataset) -> NDArray[np.float64]:

@@ -6,6 +6,8 @@ float64 numbers, at least two samples, one unique name a column, constant column
 
 from __future__ import annotations
 
+import datetime
+import json
 import re
 import reprlib
 import warnings
@@ -14,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +38,8 @@ _LARGEST = 1e150
 _ROUNDING = 1e-13
 _SHOWN = 3  # columns named in a message before "and k more"
 _BLOCK = 2**20  # values worked on at a time
+# Two columns of length 1 that are no further apart than this are copies of each other.
+_COPIES = 1e-9
 
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf|infinity|nan)|true|false", re.I)
 
@@ -132,8 +136,12 @@ class Dataset:
         >>> Dataset.from_covariance([[1.0, 0.5], [0.5, 2.0]], n_samples=100)
         Dataset(n_samples=100, n_features=2, named=False)
         """
-        rows = S.index if isinstance(S, pd.DataFrame) else None
-        return checked_covariance(S, n_samples, names, rows)
+        matrix, found = matrix_of(S)
+        rows = _names_of(S.index) if isinstance(S, pd.DataFrame) and found is not None else None
+        if rows is not None and found is not None:
+            check_row_names(rows, found)
+        given = checked_names(names, found, matrix.shape[1])
+        return covariance_dataset(matrix, n_samples, *given)
 
 
 def as_dataset(table: Any, names: Sequence[str] | None = None) -> Dataset:
@@ -146,7 +154,10 @@ def as_dataset(table: Any, names: Sequence[str] | None = None) -> Dataset:
         object with ``__arrow_c_stream__``, ``__dataframe__`` or ``__array__``, or a sequence of
         rows. It is copied, never changed. A `Dataset` is returned as it is.
     names : sequence of str, optional
-        The names of the columns, in place of those that `table` has.
+        The names of the columns, in place of those that `table` has. The labels of a pandas
+        DataFrame that are not text become text: 2019 is "2019", a date is in ISO form as in
+        "2020-12-31", and the levels of a MultiIndex are joined as in "mean_height", without empty
+        ones. The labels 0, 1, 2, ... that pandas makes up are no names.
 
     Returns
     -------
@@ -161,7 +172,8 @@ def as_dataset(table: Any, names: Sequence[str] | None = None) -> Dataset:
     Warns
     -----
     DataWarning
-        If columns are constant: they become isolated nodes.
+        If columns are constant: they become isolated nodes. If columns are copies of each other,
+        exactly or up to a factor and a shift: no data can tell which of them has the arcs.
 
     Examples
     --------
@@ -176,20 +188,22 @@ def as_dataset(table: Any, names: Sequence[str] | None = None) -> Dataset:
     if isinstance(table, Dataset):
         if names is None:
             return table
-        return replace(table, names=_checked_names(names, None, table.n_features)[0], named=True)
-    return checked_dataset(table, names)
+        return replace(table, names=checked_names(names, None, table.n_features)[0], named=True)
+    X, found = matrix_of(table)
+    return centred_dataset(X, *checked_names(names, found, X.shape[1]))
 
 
 # From a table to a Dataset.
 
 
-def checked_dataset(table: Any, names: Sequence[str] | None = None) -> Dataset:
-    """Do the work of `as_dataset`; warnings point at the caller of the function that calls this."""
-    X, found = _matrix(table)
+def centred_dataset(X: FloatArray, names: tuple[str, ...], named: bool) -> Dataset:
+    """Check and centre the matrix X (n, d), in place, and make it a Dataset.
+
+    Warnings point at the caller of the function that calls this.
+    """
     n, d = X.shape
-    names_, named = _checked_names(names, found, d)
-    _check_values(X, names_)
-    mean = np.empty(d)
+    _check_values(X, names)
+    mean, norm = np.empty(d), np.empty(d)
     for part in _column_blocks(n, d):
         block = X[:, part]  # a view: X changes
         largest = np.abs(block).max(axis=0)
@@ -199,29 +213,40 @@ def checked_dataset(table: Any, names: Sequence[str] | None = None) -> Dataset:
         block -= rest
         mean[part] = first + rest
         deviation = np.sqrt(np.einsum("ij,ij->j", block, block) / n)
-        block[:, deviation <= np.maximum(_ROUNDING * largest, 1 / _LARGEST)] = 0.0
+        constant = deviation <= np.maximum(_ROUNDING * largest, 1 / _LARGEST)
+        block[:, constant] = 0.0
+        norm[part] = np.where(constant, 0.0, deviation * np.sqrt(n))
     X.flags.writeable = mean.flags.writeable = False
-    return _warned(Dataset(X, names_, named, mean, n), stacklevel=4)
+    data = Dataset(X, names, named, mean, n)
+    _warn_of_constants(data, stacklevel=4)
+    _warn_of_copies(data, norm, stacklevel=4)
+    return data
 
 
-def checked_covariance(
-    S: Any, n_samples: int, names: Sequence[str] | None, rows: Iterable[Any] | None
+def covariance_dataset(
+    S: FloatArray, n_samples: int, names: tuple[str, ...], named: bool
 ) -> Dataset:
-    """Do the work of `Dataset.from_covariance` as above; `rows` are the labels of the rows of S."""
+    """Check the covariance matrix S (d, d), make it symmetric in place, and make it a Dataset.
+
+    Warnings as in `centred_dataset`.
+    """
     if not isinstance(n_samples, int | np.integer) or n_samples < 2:
         raise DataError(f"n_samples must be an integer of at least 2. Got {n_samples!r} instead.")
-    matrix, found = _matrix(S)
-    labels = None if rows is None or found is None else _names_of(rows)
-    if labels is not None and found is not None and labels != found:
+    _check_covariance(S, names)
+    mean = np.zeros(len(names))
+    S.flags.writeable = mean.flags.writeable = False
+    data = Dataset(None, names, named, mean, int(n_samples), S)
+    _warn_of_constants(data, stacklevel=4)
+    return data
+
+
+def check_row_names(rows: Sequence[str], columns: Sequence[str]) -> None:
+    """Refuse a covariance matrix whose rows have other names than its columns."""
+    if list(rows) != list(columns):
         raise DataError(
             "The rows and columns of the covariance matrix must have the same names in the same "
-            f"order. Rows: {_listing(labels)}; columns: {_listing(found)}."
+            f"order. Rows: {_listing(rows)}; columns: {_listing(columns)}."
         )
-    names_, named = _checked_names(names, found, matrix.shape[1])
-    _check_covariance(matrix, names_)
-    mean = np.zeros(len(names_))
-    matrix.flags.writeable = mean.flags.writeable = False
-    return _warned(Dataset(None, names_, named, mean, int(n_samples), matrix), stacklevel=4)
 
 
 def _column_blocks(n: int, d: int) -> Iterable[slice]:
@@ -328,8 +353,7 @@ def _check_covariance(S: FloatArray, names: Sequence[str]) -> None:
             )
 
 
-def _warned(data: Dataset, stacklevel: int) -> Dataset:
-    """Warn of constant columns."""
+def _warn_of_constants(data: Dataset, stacklevel: int) -> None:
     constant = np.flatnonzero(data.constant)
     if len(constant):
         warnings.warn(
@@ -338,36 +362,115 @@ def _warned(data: Dataset, stacklevel: int) -> Dataset:
             DataWarning,
             stacklevel=stacklevel,
         )
-    return data
+
+
+def _warn_of_copies(data: Dataset, norm: FloatArray, stacklevel: int) -> None:
+    groups = _copies(data, norm)
+    if groups:
+        shown = ["(" + _listing([data.names[j] for j in group]) + ")" for group in groups[:_SHOWN]]
+        more = f" and {len(groups) - _SHOWN} more groups" if len(groups) > _SHOWN else ""
+        warnings.warn(
+            f"{sum(map(len, groups))} of {data.n_features} columns are copies of others, exactly "
+            f"or up to a factor and a shift: {', '.join(shown)}{more}. No data can tell them "
+            "apart, so only chance decides which of them gets the arcs. Keep one of each group.",
+            DataWarning,
+            stacklevel=stacklevel,
+        )
+
+
+def _copies(data: Dataset, norm: FloatArray) -> list[list[int]]:
+    """Find the groups of columns that are equal up to a factor and a shift; norm is theirs (d,).
+
+    One product with a random direction tells columns apart, up to a sign; what falls together is
+    compared in full. So this takes n·d operations and a sort, not a correlation of every pair.
+    """
+    X = data.X
+    assert X is not None
+    live = np.flatnonzero(norm)
+    n = data.n_samples
+    if n == 2:  # two samples lie on a line always; only equal columns mean something
+        key = X[0]
+    else:
+        direction = np.random.default_rng(0).standard_normal(n)
+        scale = np.where(norm > 0, norm, 1.0)
+        key = np.abs(direction @ X) / scale
+    live = live[np.argsort(key[live], kind="stable")]
+    runs = np.split(live, np.flatnonzero(np.diff(key[live]) > (n > 2) * 10 * _COPIES) + 1)
+    groups: list[list[int]] = []
+    for run in runs:
+        if len(run) < 2:
+            continue
+        found: list[list[int]] = []
+        for j in sorted(run.tolist()):
+            column = X[:, j] / norm[j]
+            for group in found:
+                other = X[:, group[0]] / norm[group[0]]
+                if n == 2:
+                    same = bool((X[:, group[0]] == X[:, j]).all())
+                    same = same and data.mean[group[0]] == data.mean[j]
+                else:
+                    sign = np.sign(column @ other)
+                    same = float(np.linalg.norm(column - sign * other)) <= _COPIES
+                if same:
+                    group.append(j)
+                    break
+            else:
+                found.append([j])
+        groups += [group for group in found if len(group) > 1]
+    return sorted(groups)
 
 
 # Names.
 
 
-def _listing(names: Sequence[str]) -> str:
+def _listing(names: Sequence[Any]) -> str:
     shown = ", ".join(repr(name) for name in names[:_SHOWN])
     return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
 
 
-def _default_names(d: int) -> tuple[str, ...]:
+def default_names(d: int) -> tuple[str, ...]:
     return tuple(f"x{j}" for j in range(d))
 
 
-def _names_of(labels: Iterable[Any]) -> tuple[str, ...] | None:
-    """Names from the labels of a data frame: all text, or none, by scikit-learn's rule."""
-    labels = list(labels)
-    text = [isinstance(label, str) for label in labels]
+def _names_of(labels: pd.Index) -> tuple[str, ...] | None:
+    """Names from the labels of a data frame: as text, or none where they only count.
+
+    Text mixed with other types is refused, by scikit-learn's rule.
+    """
+    values = list(labels)
+    text = [isinstance(label, str) for label in values]
     if any(text) and not all(text):
-        types = sorted({type(label).__qualname__ for label in labels})
+        types = sorted({type(label).__qualname__ for label in values})
         raise _DataTypeError(
             "Feature names are only supported if all input features have string names, but your "
             f"input has {types} as column name types. Convert them, for example with "
             "X.columns = X.columns.astype(str)."
         )
-    return tuple(str(label) for label in labels) if labels and all(text) else None
+    if all(text):
+        return tuple(str(label) for label in values) or None
+    whole = all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in values)
+    if whole and values == list(range(len(values))):
+        return None
+    return tuple(_label_text(label) for label in values)
 
 
-def _checked_names(
+def _label_text(label: Any) -> str:
+    """Return the label of a column as text; the levels of a MultiIndex are joined by "_"."""
+    if isinstance(label, tuple):
+        return "_".join(text for text in map(_label_text, label) if text)
+    if label is pd.NaT or label is pd.NA:
+        return str(label)
+    if isinstance(label, np.datetime64):
+        label = pd.Timestamp(label)
+    if isinstance(label, datetime.datetime):  # a Timestamp too
+        text = label.isoformat()
+        return text.removesuffix("T00:00:00")
+    if isinstance(label, datetime.date | datetime.time):
+        return label.isoformat()
+    return str(label)
+
+
+def checked_names(
     given: Sequence[str] | None, found: tuple[str, ...] | None, d: int
 ) -> tuple[tuple[str, ...], bool]:
     """Return the names to use, and whether they are more than x0, x1, ..."""
@@ -380,7 +483,7 @@ def _checked_names(
             raise DataError(f"names must hold one name a column. Got {len(given)} for {d} columns.")
         found = tuple(str(name) for name in given)
     if found is None:
-        return _default_names(d), False
+        return default_names(d), False
     if len(set(found)) < len(found):
         twice = [name for name, count in Counter(found).items() if count > 1]
         raise DataError(
@@ -393,7 +496,8 @@ def _checked_names(
 # From anything to an own float64 matrix in Fortran order, with the names it brought.
 
 
-def _matrix(table: Any) -> tuple[FloatArray, tuple[str, ...] | None]:
+def matrix_of(table: Any) -> tuple[FloatArray, tuple[str, ...] | None]:
+    """Return the numbers of a table as an own matrix (n, d) in Fortran order, and its names."""
     if sparse.issparse(table):
         raise _DataTypeError(
             f"Sparse data are not supported. Got {type(table).__name__}; pass .toarray() instead."
@@ -454,7 +558,7 @@ def _array_matrix(table: Any) -> tuple[FloatArray, tuple[str, ...] | None]:
     n, d = array.shape
     X = np.empty((n, d), order="F")
     array = array.astype(object)
-    _fill(X, range(d), lambda j: _numbers(array[:, j]), lambda j: array[:, j], _default_names(d))
+    _fill(X, range(d), lambda j: _numbers(array[:, j]), lambda j: array[:, j], default_names(d))
     return X, None
 
 
@@ -475,8 +579,12 @@ def _pandas_matrix(frame: pd.DataFrame) -> tuple[FloatArray, tuple[str, ...] | N
         X,
         other,
         lambda j: _numbers(values(j)) if dtypes[j] == np.dtype(object) else None,
-        values,
-        names or _default_names(d),
+        lambda j: (
+            Categories(dtypes[j].categories)
+            if isinstance(dtypes[j], pd.CategoricalDtype)
+            else values(j)
+        ),
+        names or default_names(d),
     )
     rest = np.setdiff1d(np.arange(d), other)
     for part in _column_blocks(n, len(rest)):
@@ -488,22 +596,69 @@ def _pandas_matrix(frame: pd.DataFrame) -> tuple[FloatArray, tuple[str, ...] | N
 
 def _arrow_matrix(table: pa.Table) -> tuple[FloatArray, tuple[str, ...] | None]:
     # The index of a pandas frame is no data; one that is a mere range has no column.
-    index = (table.schema.pandas_metadata or {}).get("index_columns", [])
-    table = table.drop_columns([c for c in table.column_names if c in index])
+    index = pandas_index(table.schema)
+    table = table.select([j for j, name in enumerate(table.column_names) if name not in index])
     names = tuple(table.column_names)
     n, d = table.shape
     X = np.empty((n, d), order="F")
+    _fill(
+        X,
+        range(d),
+        lambda j: arrow_floats(table.column(j)),
+        lambda j: arrow_values(table.column(j)),
+        names,
+    )
+    return X, names or None
+
+
+def pandas_index(schema: pa.Schema) -> list[str]:
+    """Return the names of the columns that pandas wrote its index to, by the table's metadata."""
+    # A dict among them tells of an index that is a mere range, and has no column.
+    return [name for name in _pandas_notes(schema, "index_columns") if isinstance(name, str)]
+
+
+def pandas_categories(schema: pa.Schema) -> list[str]:
+    """Return the names of the columns that were categories in pandas, by the table's metadata."""
+    notes = [note for note in _pandas_notes(schema, "columns") if isinstance(note, dict)]
+    return [str(n.get("field_name")) for n in notes if n.get("pandas_type") == "categorical"]
+
+
+def _pandas_notes(schema: pa.Schema, about: str) -> list[Any]:
+    raw = (schema.metadata or {}).get(b"pandas")
+    if raw is None:
+        return []
+    try:
+        return list(json.loads(raw).get(about, []))
+    except (ValueError, RecursionError, AttributeError, TypeError):
+        raise DataError(
+            "the metadata 'pandas' of the table are not what pandas writes, so it cannot be told "
+            "which columns are its index. Write the table again, or without these metadata."
+        ) from None
+
+
+def arrow_floats(column: pa.ChunkedArray) -> FloatArray | None:
+    """Return an Arrow column as floats, missing values as NaN; None if it holds no numbers."""
+    if not holds_numbers(column.type):
+        return None
+    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+
+
+def holds_numbers(kind: pa.DataType) -> bool:
+    """Whether an Arrow type is one of numbers or truth values."""
     kinds = pa.types
     tests = kinds.is_integer, kinds.is_floating, kinds.is_boolean, kinds.is_decimal, kinds.is_null
+    return any(test(kind) for test in tests)
 
-    def floats(j: int) -> FloatArray | None:
-        column = table.column(j)
-        if not any(test(column.type) for test in tests):
-            return None
-        return np.asarray(column.cast(pa.float64(), safe=False).to_numpy())
 
-    _fill(X, range(d), floats, lambda j: table.column(j).to_pylist(), names)
-    return X, names or None
+def arrow_values(column: pa.ChunkedArray) -> Iterable[Any]:
+    """Return the values of an Arrow column that holds no numbers, to show one of them."""
+    if pa.types.is_dictionary(column.type) and column.num_chunks:
+        return Categories(column.chunk(0).dictionary.to_pylist())
+    return column.to_pylist()
+
+
+class Categories(list[Any]):
+    """The categories of a column, in place of its values."""
 
 
 def _fill(
@@ -523,35 +678,60 @@ def _fill(
             X[:, j] = column
     if not bad:
         return
-    shown, reason = [], ""
+    refuse_columns(bad, names, lambda j: telling(values(j)))
+
+
+def refuse_columns(
+    bad: Sequence[int], names: Sequence[str], example: Callable[[int], tuple[int, Any]]
+) -> NoReturn:
+    """Raise the error for columns that hold no numbers; `example` gives a row and its value."""
+    shown, reason, categories = [], "", False
     for j in bad[:_SHOWN]:
-        row, value = _telling(values(j))
+        row, value = example(j)
+        if isinstance(value, Categories):
+            shown.append(f"{names[j]!r} (the categories {_listing(value)})")
+            categories = True
+            continue
         shown.append(f"{names[j]!r} (row {row}: {reprlib.repr(value)})")
         if not reason and not isinstance(value, str | bytes):
             try:
                 float(value)
             except TypeError as err:
                 reason = f" ({err})"
+            except (ValueError, OverflowError):
+                pass
     more = f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
     error = _DataTypeError if reason else DataError
     raise error(
         f"{len(bad)} of {len(names)} columns hold text or other values that are not numbers: "
         f"{', '.join(shown)}{more}{reason}. Leave these columns out, or encode them as numbers."
+        + (
+            " Categories are names, even where they are written as numbers; if they are "
+            "quantities, make them numbers, for example with .astype(float)."
+            if categories
+            else ""
+        )
     )
 
 
-def _telling(values: Iterable[Any]) -> tuple[int, Any]:
+def telling(values: Iterable[Any]) -> tuple[int, Any]:
     """Return the row and the value that best show that a column does not hold numbers."""
+    if isinstance(values, Categories):
+        return 1, values
     best, place, shown = -1, 1, None
     for row, value in enumerate(values, 1):
-        # Best is what does not even look like a number, then text, then any value.
+        # Best is what does not even look like a number, then true or false, then text, then any.
         if value is None or value is pd.NA or value is pd.NaT:
             merit = 0
+        elif not is_number(value):
+            merit = 4
+        elif isinstance(value, str):
+            merit = 3 if value.strip().lower() in ("true", "false") else 2
         else:
-            merit = 1 + isinstance(value, str | bytes) if is_number(value) else 3
+            merit = 1 + isinstance(value, bytes)
         if merit > best:
             best, place, shown = merit, row, value
-        if merit == 3:
+        if merit == 4:
             break
     return place, shown
 
