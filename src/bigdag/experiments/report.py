@@ -66,7 +66,7 @@ def write_report(
     OutputExistsError
         If the folder holds something that is no report.
     MissingExtraError
-        If matplotlib is not installed.
+        If matplotlib or Jinja is not installed.
 
     Examples
     --------
@@ -81,7 +81,8 @@ def write_report(
     with Store(store_path, read_only=True) as store:
         results = Results.of(store.runs(), store.scores())
     report = _Report(results, Path(store_path), target)
-    return put(report.files | {PAGE: report.text().encode()}, target, earlier)
+    # JSON can hold halves of characters, which no file can.
+    return put(report.files | {PAGE: report.text().encode(errors="replace")}, target, earlier)
 
 
 # ------------------------------------------------------------------ what it says
@@ -131,7 +132,7 @@ class _Report:
         path = f"data/{name}.csv"
         self.files[path] = frame.to_csv(
             index=False, lineterminator="\n", float_format="%.8g"
-        ).encode()
+        ).encode(errors="replace")
         return path
 
     def _figures(
