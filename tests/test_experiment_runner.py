@@ -82,7 +82,7 @@ def test_the_memory_limit_ends_what_takes_more(path):
                       make_job(2, "eat", memory=600 * 2**20, megabytes=100, sleep=0.4)],
                cores=2)  # fmt: skip
     assert rows[1]["status"] == "out_of_memory"
-    assert "above its limit of 0.15 GB" in rows[1]["message"]
+    assert "above its limit of 150 MB" in rows[1]["message"]
     assert rows[1]["peak_bytes"] > 150 * 2**20
     assert rows[2]["status"] == "converged"
     assert 100 * 2**20 < rows[2]["peak_bytes"] < 200 * 2**20

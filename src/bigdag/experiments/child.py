@@ -21,6 +21,7 @@ from typing import Any
 
 from bigdag.errors import BigdagError
 from bigdag.experiments.store import now
+from bigdag.resources import format_bytes
 
 __all__ = ["WORKER", "Child", "hard_limit"]
 
@@ -156,8 +157,8 @@ class Child:
             if limit and used > limit:
                 record = {
                     "status": "out_of_memory",
-                    "message": f"killed at {_gigabytes(used)}, above its limit of "
-                    f"{_gigabytes(limit)}",
+                    "message": f"killed at {format_bytes(used)}, above its limit of "
+                    f"{format_bytes(limit)}",
                 }
         if record is None:
             return None
@@ -229,8 +230,8 @@ class Child:
             return {
                 "status": "out_of_memory",
                 "message": "killed by the system, which had no memory left, at "
-                f"{_gigabytes(self.peak_bytes)} of its limit of "
-                f"{_gigabytes(self.job.get('memory_limit') or 0)}",
+                f"{format_bytes(self.peak_bytes)} of its limit of "
+                f"{format_bytes(self.job.get('memory_limit') or 0)}",
             }
         return {"status": "crashed", "message": f"died of signal {name}{self._last_words()}"}
 
@@ -250,7 +251,3 @@ def _kills_for_memory() -> int:
             if line.startswith("oom_kill "):
                 return int(line.split()[1])
     return 0
-
-
-def _gigabytes(amount: float) -> str:
-    return f"{amount / 2**30:.2f} GB"

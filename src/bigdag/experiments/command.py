@@ -101,27 +101,28 @@ def _show_estimate(part: Mapping[str, Any]) -> None:
     from rich.text import Text
 
     from bigdag.experiments.runner import cores_here, memory_here
+    from bigdag.resources import format_bytes
 
     console, cores = _console(), cores_here()
     console.print(Text(f"{part['experiment']}, {part['preset']}: {part['title']}", style="bold"))
     rows = [
         ("runs", f"{part['runs']:,}: up to {part['methods']} methods on {part['instances']:,} "
-                 f"data sets ({_bytes(part['disk_bytes'])} on disk)"),
+                 f"data sets ({format_bytes(part['disk_bytes'])} on disk)"),
         ("each run", f"at most {_duration(part['time_limit'])}, {part['threads']} "
-                     f"thread{'s' * (part['threads'] > 1)}, {_bytes(part['memory_limit'])}"),
+                     f"thread{'s' * (part['threads'] > 1)}, {format_bytes(part['memory_limit'])}"),
         ("time", f"at most {_hours(part['core_hours'])} core-hours, which on the {cores} cores "
                  f"here are {_duration(3600 * part['core_hours'] / cores)}; starting and scoring "
                  "come on top"),
-        ("memory", f"at most {_bytes(part['memory_bytes'])} in one run, as far as is known"),
+        ("memory", f"at most {format_bytes(part['memory_bytes'])} in one run, as far as is known"),
     ]  # fmt: skip
     if part["memory_bytes"] > memory_here():
-        rows.append(("will not fit", f"all of it here: there are {_bytes(memory_here())}"))
+        rows.append(("will not fit", f"all of it here: there are {format_bytes(memory_here())}"))
     if part["threads"] > cores:
         rows.append(("cores", f"a run wants {part['threads']}, there are {cores}: runs go one by "
                               "one, and slower"))  # fmt: skip
     for row in part["too_big"]:
         rows.append(("will not fit", f"{row['method']} at d = {row['d']:,}, n = {row['n']:,}: "
-                                     f"about {_bytes(row['memory_bytes'])}"))  # fmt: skip
+                                     f"about {format_bytes(row['memory_bytes'])}"))  # fmt: skip
     for row in part["missing"]:
         words = f"{row['method']}: pip install 'bigdag[{row['extra']}]'"
         rows.append(("not installed", words))
@@ -439,20 +440,6 @@ def _runs(count: int) -> str:
 
 def _hours(amount: float) -> str:
     return f"{amount:,.0f}" if amount >= 100 else f"{amount:.2g}"
-
-
-def _bytes(amount: float) -> str:
-    """Return an amount of memory as text.
-
-    Examples
-    --------
-    >>> _bytes(2**34), _bytes(3 * 2**20)
-    ('16 GB', '3 MB')
-    """
-    for unit, size in (("TB", 2**40), ("GB", 2**30), ("MB", 2**20)):
-        if amount >= size:
-            return f"{amount / size:.3g} {unit}"
-    return f"{amount / 2**10:.3g} KB"
 
 
 def _duration(seconds: float) -> str:
