@@ -108,7 +108,7 @@ class Child:
 
         self.job = job
         self.peak_bytes = 0
-        self._folder = folder
+        self.folder = folder
         self._result = folder / "result.json"
         self._started, self._began = now(), time.monotonic()
         self._killed_by_kernel = _kills_for_memory()
@@ -187,7 +187,7 @@ class Child:
         self._process.wait()
         if self._process.stdin is not None:
             self._process.stdin.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _weigh(self) -> int:
         """Return the bytes its processes hold in memory, without its guard."""
@@ -207,7 +207,7 @@ class Child:
     def _lifetime(self) -> float | None:
         """Return the seconds from the fork of the worker to its end, if it has ended by itself."""
         with suppress(OSError, ValueError):
-            return float((self._folder / f"{self._result.name}.lived").read_text())
+            return float((self.folder / f"{self._result.name}.lived").read_text())
         return None
 
     def _read_result(self) -> dict[str, Any] | None:
@@ -237,7 +237,7 @@ class Child:
 
     def _last_words(self) -> str:
         with suppress(OSError):
-            lines = (self._folder / "log.txt").read_text(errors="replace").split("\n")
+            lines = (self.folder / "log.txt").read_text(errors="replace").split("\n")
             said = [line.strip() for line in lines if line.strip()]
             if said:
                 return f"; its last words: {said[-1][:300]}"

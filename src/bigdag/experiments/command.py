@@ -134,7 +134,7 @@ def _show_estimate(part: Mapping[str, Any]) -> None:
 
 
 @app.command(
-    epilog="Ctrl-C ends it; the same command again does what is missing. "
+    epilog="Ctrl-C, SIGTERM and SIGHUP end it; the same command again does what is missing. "
     "Example:  bigdag experiment run exp1 --preset laptop --store runs.db"
 )
 def run(
@@ -155,7 +155,20 @@ def run(
     quiet: Annotated[bool, _option("--quiet", help="No progress, no summary.")] = False,
     as_json: _Json = False,
 ) -> None:
-    """Do the runs that the store does not hold yet."""
+    """Do the runs that the store does not hold yet.
+
+    The exit code is 1 if every run of an experiment failed, or if it was ended.
+    """
+    from bigdag.experiments.agenda import terminable
+
+    with terminable():
+        _run(experiments, preset, store, retry_failed, cores, dask, skip_missing, quiet, as_json)
+
+
+def _run(
+    experiments: list[str], preset: str, store: Path, retry_failed: bool, cores: int | None,
+    dask: str | None, skip_missing: bool, quiet: bool, as_json: bool,
+) -> None:  # fmt: skip
     from bigdag.experiments.runner import run_plan
     from bigdag.experiments.store import Store
 
@@ -177,8 +190,10 @@ def run(
                 f"Stopped. {store} holds {_runs(len(opened.statuses()))} that finished; what was "
                 "under way was ended. The same command again does what is missing."
             ) from None
-        wanted = {job["run"] for each in plans for job in each.jobs()}
-        ended = Counter(status for run, status in opened.statuses().items() if run in wanted)
+        wanted = {job["run"]: job["experiment"] for each in plans for job in each.jobs()}
+        statuses = {run: s for run, s in opened.statuses().items() if run in wanted}
+        failures = [each for each in opened.failures() if each["run"] in wanted]
+    ended = Counter(statuses.values())
     report = {
         "store": store, "experiments": [each.experiment for each in plans],
         "total": progress.total, "done": progress.done, "failed": progress.failed,
@@ -187,10 +202,30 @@ def run(
     if as_json:
         _print_json(report)
     elif not quiet:
-        _show_end(report)
+        _show_end(report, failures)
+    done = Counter(wanted[run] for run in statuses)
+    failed = Counter(wanted[each["run"]] for each in failures)
+    hopeless = [name for name in done if failed[name] == done[name]]
+    if hopeless:
+        of_these = [each for each in failures if wanted[each["run"]] in hopeless]
+        raise BigdagError(
+            f"All {_runs(len(of_these))} of {' and '.join(hopeless)} failed. "
+            f"{_causes(of_these)}. Mend that, and do them again with --retry-failed; "
+            f"bigdag experiment status {store} lists them."
+        )
 
 
-def _show_end(report: Mapping[str, Any]) -> None:
+def _causes(failures: Sequence[Mapping[str, Any]]) -> str:
+    """Return the most frequent causes of failures, each with how often it was."""
+    counts = Counter((each["status"], each["message"] or "no message") for each in failures)
+    most = [
+        f"{count:,} × {status}: {message}" for (status, message), count in counts.most_common(3)
+    ]
+    rest = len(counts) - len(most)
+    return "; ".join(most).rstrip(".") + (f"; and {rest:,} other causes" if rest > 0 else "")
+
+
+def _show_end(report: Mapping[str, Any], failures: Sequence[Mapping[str, Any]]) -> None:
     console = _console()
     rows = [
         ("finished", f"{report['done']:,} of {_runs(report['total'])}, {report['new']:,} of them "
@@ -198,8 +233,9 @@ def _show_end(report: Mapping[str, Any]) -> None:
         ("ended", _statuses(report["statuses"])),
     ]  # fmt: skip
     if report["failed"]:
-        rows.append(("failed", f"{report['failed']:,}; bigdag experiment status {report['store']} "
-                               "says why, --retry-failed does them again"))  # fmt: skip
+        words = f"bigdag experiment status {report['store']} lists them"
+        rows.append(("failed", f"{report['failed']:,}: {_causes(failures)}; {words}, "
+                               "--retry-failed does them again"))  # fmt: skip
     if report["elsewhere"]:
         rows.append(("elsewhere", f"{_runs(report['elsewhere'])} under way by another runner"))
     rows.append(("store", str(report["store"])))

@@ -20,6 +20,8 @@ from bigdag.experiments.store import Store, load_psutil
 from bigdag.resources import container_limit, n_threads
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bigdag.experiments.plan import Plan
 
 __all__ = ["cores_here", "installed", "memory_here", "run_jobs", "run_plan"]
@@ -150,6 +152,7 @@ def run_jobs(
     work, data = store.beside("work"), store.beside("datasets")
     places = {"data": str(data), "snapshots": str(store.beside("snapshots"))}
     children: list[Child] = []
+    made: set[Path] = set()  # a signal may come while a child is started, which is then not listed
 
     def fits(job: Mapping[str, Any]) -> bool:
         """Tell whether there is room; what needs more than there is runs alone."""
@@ -177,6 +180,7 @@ def run_jobs(
                     for left in work.glob(f"{job['run']}-*"):  # by a runner that was killed
                         shutil.rmtree(left, ignore_errors=True)
                     folder = work / f"{job['run']}-{secrets.token_hex(4)}"
+                    made.add(folder)
                     children.append(Child({**job, **places}, folder, worker))
                 if not children and agenda.empty:
                     return agenda.progress
@@ -185,12 +189,15 @@ def run_jobs(
                     record = child.poll()
                     if record is not None:
                         children.remove(child)
+                        made.discard(child.folder)
                         agenda.finish(_plain(child.job, places), record)
                         next_scan = 0.0
                 agenda.tick([Running(child.job, child.seconds) for child in children], cores)
         finally:
             for child in children:
                 child.kill()
+            for folder in made:
+                shutil.rmtree(folder, ignore_errors=True)
             agenda.close()
             with suppress(OSError):
                 work.rmdir()
