@@ -81,8 +81,7 @@ def write_report(
     with Store(store_path, read_only=True) as store:
         results = Results.of(store.runs(), store.scores())
     report = _Report(results, Path(store_path), target)
-    # JSON can hold halves of characters, which no file can.
-    return put(report.files | {PAGE: report.text().encode(errors="replace")}, target, earlier)
+    return put(report.files | {PAGE: report.text().encode()}, target, earlier)
 
 
 # ------------------------------------------------------------------ what it says
@@ -132,7 +131,7 @@ class _Report:
         path = f"data/{name}.csv"
         self.files[path] = frame.to_csv(
             index=False, lineterminator="\n", float_format="%.8g"
-        ).encode(errors="replace")
+        ).encode()
         return path
 
     def _figures(

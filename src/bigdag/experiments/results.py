@@ -19,7 +19,7 @@ import pandas as pd
 
 import bigdag
 from bigdag.errors import DataError
-from bigdag.experiments.store import CHANGED, FAILED, shortened
+from bigdag.experiments.store import CHANGED, FAILED, shortened, storable
 from bigdag.methods import METHODS
 
 __all__ = ["SETTING", "Results", "summarise"]
@@ -380,6 +380,8 @@ def _parsed(column: str, run: Any, value: Any) -> Any:
     if isinstance(value, str | bytes):
         try:
             found = json.loads(value)
+            # JSON can hold halves of characters, which no file can; curves are long and have none.
+            found = found if column == "curve" else storable(found)
         except (ValueError, RecursionError):
             found = ...
     if found is None or (found is not ... and is_right(found)):

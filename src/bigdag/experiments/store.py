@@ -31,7 +31,7 @@ from bigdag.errors import BigdagError, DataError, ParameterError, missing_extra
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CHANGED", "FAILED", "Store", "load_psutil", "now", "shortened"]
+__all__ = ["CHANGED", "FAILED", "Store", "load_psutil", "now", "shortened", "storable"]
 
 VERSION = 1
 
@@ -322,7 +322,7 @@ class Store:
     def plan(self, jobs: Iterable[Mapping[str, Any]]) -> None:
         """Note what is to be run, so that `status` can say what is missing."""
         rows = [
-            [*map(_storable, (
+            [*map(storable, (
                 job["run"], job.get("experiment"), job.get("preset"), job["method"]["name"],
                 job["dataset"]["name"], job.get("threads"), job.get("time_limit"),
             ))]
@@ -404,7 +404,7 @@ class Store:
             replaced.
         """
         row = _row(job, record)
-        scores = [[row["run"], *(_storable(score.get(name)) for name in _SCORES[1:])]
+        scores = [[row["run"], *(storable(score.get(name)) for name in _SCORES[1:])]
                   for score in record.get("scores") or ()]  # fmt: skip
         with self._write() as sql:
             sql.execute("DELETE FROM claims WHERE run = ? AND owner = ?", (row["run"], self._owner))
@@ -585,18 +585,20 @@ def _row(job: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
         for source in (record, job, data):  # the first that has it
             if value is None and name not in known:
                 value = source.get(name)
-        row[name] = json.dumps(value) if isinstance(value, dict | list) else _storable(value)
+        row[name] = json.dumps(value) if isinstance(value, dict | list) else storable(value)
     return row
 
 
-def _storable(value: Any) -> Any:
-    r"""Return a text without halves of characters, which stand for bytes of odd file names.
+def storable(value: Any) -> Any:
+    r"""Return a value without halves of characters, which stand for bytes of odd file names.
 
     Examples
     --------
-    >>> _storable("a\udcff"), _storable(3)
+    >>> storable("a\udcff"), storable(3)
     ('a\\udcff', 3)
     """
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
-    return value
+    if isinstance(value, dict):
+        return {storable(name): storable(part) for name, part in value.items()}
+    return [*map(storable, value)] if isinstance(value, list) else value
