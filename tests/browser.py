@@ -89,12 +89,17 @@ class Browser:
                 assert "error" not in answer, answer
                 return answer["result"]
             self.events.append(answer)
+            if answer.get("method") == "Page.javascriptDialogOpening":
+                # A page stands still until its dialog is closed; the answer to this is not awaited.
+                close = {"id": -1, "method": "Page.handleJavaScriptDialog",
+                         "params": {"accept": True}, "sessionId": self._session}  # fmt: skip
+                await self._socket.write_message(json.dumps(close))
 
     def call(self, method, **parameters):
         """Call a method of the protocol and return its result."""
         return self._loop.run_until_complete(asyncio.wait_for(self._send(method, **parameters), 60))
 
-    def open(self, path, width=1400, height=900, dark=False):
+    def open(self, path, width=1400, height=900, dark=False, wait_for_images=True):
         """Open a file at a width in CSS pixels and wait until it is whole."""
         self.events.clear()
         self.call(
@@ -106,7 +111,8 @@ class Browser:
         self.call("Page.navigate", url=Path(path).resolve().as_uri())
         self.run("new Promise(done => document.readyState === 'complete' ? done() :"
                  " addEventListener('load', () => done()))")  # fmt: skip
-        self.run("Promise.all(Array.from(document.images, image => image.decode()))")
+        if wait_for_images:  # which waits in vain where one of them cannot be had
+            self.run("Promise.all(Array.from(document.images, image => image.decode()))")
 
     def run(self, script):
         """Return the value of an expression in the page; a promise is waited for."""
@@ -117,12 +123,14 @@ class Browser:
         return answer["result"].get("value")
 
     def complaints(self):
-        """Return errors and warnings of the console, and requests for anything outside."""
+        """Return errors and warnings of the console, dialogs, and requests for anything outside."""
         found = []
         for event in self.events:
             method, about = event.get("method"), event.get("params", {})
             if method == "Runtime.exceptionThrown":
                 found.append(about["exceptionDetails"])
+            elif method == "Page.javascriptDialogOpening":
+                found.append(("dialog", about["message"]))
             elif method == "Runtime.consoleAPICalled" and about["type"] in ("error", "warning"):
                 found.append(about["args"])
             elif method == "Log.entryAdded" and about["entry"]["level"] in ("error", "warning"):

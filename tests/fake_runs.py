@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -34,8 +38,33 @@ def gone(pid):
         return True
 
 
-def wait_until(what, seconds=10.0):
+def wait_until(what, seconds=100.0):
+    """Wait for a condition; how long it takes is no matter of a test, but it must not hang."""
     deadline = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.01)
+
+
+@contextmanager
+def started(words, sigint=signal.SIG_DFL, sighup=signal.SIG_DFL, **options):
+    """Start a program in a session of its own; when the block ends, all of its group is ended.
+
+    Whether it ignores SIGINT at first is up to the test, and not to how the tests were started: a
+    shell lets what it starts in the background ignore it.
+    """
+
+    def dispositions():
+        signal.signal(signal.SIGINT, sigint)
+        signal.signal(signal.SIGHUP, sighup)
+
+    process = subprocess.Popen(words, start_new_session=True, preexec_fn=dispositions, **options)
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(60)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()

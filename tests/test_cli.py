@@ -30,6 +30,7 @@ from bigdag.methods import METHODS, Method
 from bigdag.selection import arc_penalty
 from bigdag.simulate import standardise
 from bigdag.tables import read_table
+from fake_runs import started, wait_until
 
 COMMAND = [sys.executable, "-m", "bigdag.cli"]
 
@@ -690,19 +691,14 @@ def test_ctrl_c_on_a_terminal(tmp_path):
     Path("slow.py").write_text(textwrap.dedent(SLOW))
     ours, theirs = pty.openpty()
     words = ["fit", table(), "--method", "slow", "--time-limit", "100", "--json"]
-    process = subprocess.Popen(
-        [sys.executable, "slow.py", *words],
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "150"},
-    )
-    os.close(theirs)
-    deadline = time.monotonic() + 60
-    while not Path("ready").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.4)
-    process.send_signal(signal.SIGINT)
-    stdout, _ = process.communicate(timeout=60)
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "150"}
+    streams = {"stdout": subprocess.PIPE, "stderr": theirs}
+    with started([sys.executable, "slow.py", *words], **streams, env=environment) as process:
+        os.close(theirs)
+        wait_until(Path("ready").exists)
+        time.sleep(0.4)
+        process.send_signal(signal.SIGINT)
+        stdout, _ = process.communicate(timeout=100)
     seen = b""
     while True:
         try:

@@ -7,27 +7,28 @@ import json
 import os
 import pty
 import re
+import select
 import shlex
 import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pandas as pd
+import psutil
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from bigdag.cli import app
+from bigdag.errors import BigdagError
 from bigdag.experiments import cluster, runner
 from bigdag.experiments.store import Store
 from bigdag.methods import METHODS
-from fake_runs import WORKER, wait_until
+from fake_runs import WORKER, gone, started, wait_until
 
 ROOT = Path(__file__).parents[1]
-COMMAND = [sys.executable, "-m", "bigdag.cli", "experiment"]
 
 PLAN = """
 experiment = "mine"
@@ -75,8 +76,6 @@ def test_the_whole_way_with_real_runs():
     frame = pd.read_parquet("all.parquet")
     assert (len(frame), frame["run"].nunique()) == (exported["rows"], 4)
     assert {"average_precision", "shd"} <= set(frame["metric"])
-    with Store("a/runs.db", read_only=True) as store:
-        assert (store.runs()["overhead_seconds"] < 0.5).mean() >= 0.5
     page = as_json("report", "a/runs.db", "--out", "report")["page"]
     assert "mine" in Path(page).read_text()
 
@@ -191,14 +190,20 @@ def test_failed_runs_are_rows_and_told_and_retried(monkeypatch, tmp_path):
     broken.write_text("raise ValueError('out of luck')")
     real = runner.run_jobs
     monkeypatch.setattr(runner, "run_jobs", functools.partial(real, worker=str(broken)))
-    stdout, _ = experiment("run", "mine.toml")
+    stdout, stderr = experiment("run", "mine.toml", code=1)
     assert "--retry-failed does them again" in stdout
+    last = " ".join(stderr.split())[-400:]
+    assert "All 4 runs of mine failed. 4 × crashed: ended with exit code 1" in last
+    assert "ValueError: out of luck" in last
     assert "crashed: empty on ER1" in experiment("status", "runs.db")[0]
     status = as_json("status", "runs.db")
     assert status["experiments"][0]["failed"] == 4
     assert "out of luck" in status["failures"][0]["message"]
     monkeypatch.setattr(runner, "run_jobs", functools.partial(real, worker=WORKER))
-    assert as_json("run", "mine.toml")["new"] == 0
+    stdout, stderr = experiment("run", "mine.toml", "--json", code=1)
+    assert json.loads(stdout)["new"] == 0
+    assert "out of luck" in stderr
+    assert "out of luck" in experiment("run", "mine.toml", "--quiet", code=1)[1]
     done = as_json("run", "mine.toml", "--retry-failed")
     assert (done["new"], done["failed"]) == (4, 0)
 
@@ -212,55 +217,104 @@ app()
 """
 
 
-def start(tmp_path, **streams):
-    """Start `run` as a process, with runs that do not end."""
-    (tmp_path / "slow.py").write_text("import time; time.sleep(600)")
-    words = ["experiment", "run", "mine.toml", "--cores", "2"]
-    return subprocess.Popen(
-        [sys.executable, "-c", SLOW, str(tmp_path / "slow.py"), *words], **streams
+def start(tmp_path, **options):
+    """Start `run` as a process, with runs of which the second does not end."""
+    (tmp_path / "slow.py").write_text(
+        "import json, os, sys, time\n"
+        "job = json.load(open(sys.argv[1]))\n"
+        "if job['method']['word'] != 'empty' or job['seed']: time.sleep(600)\n"
+        "json.dump({'status': 'converged'}, open(sys.argv[2], 'w'))\n"
     )
+    words = ["experiment", "run", "mine.toml", "--cores", "2"]
+    return started([sys.executable, "-c", SLOW, str(tmp_path / "slow.py"), *words], **options)
+
+
+def finished():
+    if not Path("runs.db").exists():
+        return 0
+    try:
+        with Store("runs.db", read_only=True) as store:
+            return len(store.statuses())
+    except BigdagError:  # it is being made
+        return 0
 
 
 def running():
     if not Path("runs.db").exists():
         return 0
-    with Store("runs.db", read_only=True) as store:
-        return len(store.claims())
+    try:
+        with Store("runs.db", read_only=True) as store:
+            return len(store.claims())
+    except BigdagError:  # it is being made
+        return 0
 
 
-def test_ctrl_c_stops_cleanly_and_status_works_meanwhile(tmp_path):
-    process = start(tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: Path("runs.db").exists() and Path("runs.work").exists(), 20)
-    wait_until(lambda: running() == 2)
-    stdout, _ = experiment("status", "runs.db")
-    assert re.search(r"mine +own +4 +0 +2 +0 +4", stdout)
-    assert "Under way" in stdout
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=20)
-    assert process.returncode == 1
-    assert stderr == (
-        "Error: Stopped. runs.db holds 0 runs that finished; what was under way was ended. The "
+@pytest.mark.parametrize(
+    ("number", "options"),
+    [
+        (signal.SIGINT, {}), (signal.SIGINT, {"sigint": signal.SIG_IGN}), (signal.SIGTERM, {}),
+        (signal.SIGHUP, {}),
+    ],
+    ids=["SIGINT", "SIGINT ignored at first", "SIGTERM", "SIGHUP"],
+)  # fmt: skip
+def test_signals_stop_it_cleanly_and_status_works_meanwhile(tmp_path, number, options):
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with start(tmp_path, **pipes, **options) as process:
+        wait_until(lambda: finished() == 1)
+        wait_until(lambda: running() == 2)
+        stdout, _ = experiment("status", "runs.db")
+        assert re.search(r"mine +own +4 +1 +2 +0 +3", stdout)
+        assert "Under way" in stdout
+        workers = psutil.Process(process.pid).children(recursive=True)
+        assert len(workers) >= 2
+        process.send_signal(number)
+        stdout, stderr = process.communicate(timeout=100)
+        assert process.returncode == 1
+    assert "Traceback" not in stderr
+    assert stderr.endswith(
+        "Error: Stopped. runs.db holds 1 run that finished; what was under way was ended. The "
         "same command again does what is missing.\n"
     )
-    assert running() == 0
+    wait_until(lambda: all(gone(worker.pid) for worker in workers))
+    assert (running(), finished()) == (0, 1)
     assert not Path("runs.work").exists()
 
 
 def test_on_a_terminal_the_table_is_live(tmp_path, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     ours, its = pty.openpty()
-    process = start(tmp_path, stdin=its, stdout=its, stderr=its)
-    os.close(its)
     seen = b""
-    deadline = time.monotonic() + 20
-    while b"seed 0" not in seen and time.monotonic() < deadline:
-        seen += os.read(ours, 4096)
-    process.send_signal(signal.SIGINT)
-    process.wait(20)
-    os.close(ours)
+    try:
+        with start(tmp_path, stdin=its, stdout=its, stderr=its) as process:
+            os.close(its)
+
+            def shown():
+                nonlocal seen
+                if select.select([ours], [], [], 0.1)[0]:
+                    seen += os.read(ours, 4096)
+                return b"1 of 4" in seen and b"seed 1" in seen
+
+            wait_until(shown)
+            process.send_signal(signal.SIGINT)
+            process.wait(100)
+    finally:
+        os.close(ours)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode(errors="replace"))
-    for word in ("done", "running", "failed", "time left", "0 of 4", "mine  empty on ER1"):
+    for word in ("done", "running", "failed", "time left", "1 of 4", "mine  empty on ER1"):
         assert word in text
+
+
+def test_a_terminal_that_is_closed_ends_it_cleanly(tmp_path, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    ours, its = pty.openpty()
+    with start(tmp_path, stdin=its, stdout=its, stderr=its) as process:
+        os.close(its)
+        wait_until(lambda: running() == 2)
+        os.close(ours)
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(100) != 0
+    assert running() == 0
+    assert not Path("runs.work").exists()
 
 
 # ------------------------------------------------------------------ what the texts promise
@@ -295,8 +349,13 @@ def test_the_plans_in_the_text_are_plans(tmp_path):
 
 
 def test_the_help_is_quick_and_names_all_words():
-    began = time.perf_counter()
-    result = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, check=True)
-    assert time.perf_counter() - began < 5
+    code = "import sys; from bigdag.cli import app; app(standalone_mode=False); print(*sys.modules)"
+    result = subprocess.run(
+        [sys.executable, "-c", code, "experiment", "--help"], capture_output=True, text=True,
+        check=True, timeout=200,
+    )  # fmt: skip
+    # What takes long to import is not imported for it.
+    loaded = set(result.stdout.splitlines()[-1].split())
+    assert not {"torch", "matplotlib", "dask", "distributed", "jinja2"} & loaded
     for word in ("plan", "run", "status", "report", "export"):
         assert word in result.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from itertools import pairwise
+from xml.etree import ElementTree
 
 import pytest
 
@@ -241,6 +242,143 @@ def test_odd_stores_have_a_page_without_faults(chromium, tmp_path, kind):
         assert chromium.complaints() == []
         assert chromium.run("document.documentElement.scrollWidth") <= width
         assert chromium.run(STICKS_OUT) == []
+
+
+# Each would open a dialog in another way if it were taken as markup. They begin as numbers do.
+HOSTILE = [
+    f"1 ± {text}"
+    for text in (
+        "<script>alert(1)</script>",
+        "<img src=x onerror=alert(2)>",
+        '"><svg onload=alert(3)>',
+        "' onmouseover='alert(4)' autofocus onfocus='alert(4)",
+        "</script><script>alert(5)</script>",
+        "</style></title></caption></textarea><script>alert(6)</script>",
+        "-->]]><script>alert(7)</script>",
+        "{{ 7 * 7 }}{% raw %}<iframe srcdoc='<script>alert(8)</script>'>",
+        "javascript:alert(9)",
+        "&lt;script&gt;alert(10)&lt;/script&gt;",
+        "data:text/html,<script>alert(11)</script>",
+        "$<b>x</b>_1$ \u202e \U0001f600 \x07",
+    )
+]
+
+
+def hostile_pairs():
+    """Every field of a store that takes text holds hostile text."""
+    texts = [*HOSTILE, *HOSTILE]
+    pairs = []
+    for i in range(len(HOSTILE)):
+        name, word, experiment, preset, data, units, noise, message, metric, machine, key, file = (
+            texts[i : i + 12]
+        )
+        # Each of these has pictures of its own, which take time.
+        experiment, preset, units, noise = (HOSTILE[place + i % 2] for place in (0, 2, 4, 6))
+        about = {"name": data, "units": units, "noise": noise, "scale": experiment, "graph": key,
+                 "table": file, "truth": file}  # fmt: skip
+        if i % 2:
+            about |= {"graph": None, "k": None, "noise": None, "scale": None}
+        for sizes in ({"d": 10}, {"d": 20}):
+            one = job(
+                (name, word, {key: file}, 0.5), experiment=experiment, preset=preset, **about,
+                **sizes,
+            )  # fmt: skip
+            result = record(one, message=message)
+            result["scores"] += [
+                {"snapshot": 1.0, "weights": metric, "directed": True, "threshold": 0.1,
+                 "metric": metric, "value": 0.5},
+                {"snapshot": None, "weights": "dag", "directed": True, "threshold": None,
+                 "metric": metric, "value": 0.5},
+            ]  # fmt: skip
+            result |= {
+                "machine": {machine: machine, "nested": {key: file}}, "versions": {file: key},
+                "phase_seconds": {metric: 0.1}, "phase_steps": {metric: 3}, "started": message,
+                "finished": message,
+            }  # fmt: skip
+            pairs.append((one, result))
+        failed = job((name, word, {}, 0.5), experiment=experiment, preset=preset, seed=1, **about)
+        pairs.append((failed, record(failed, status="error", message=message)))
+        odd = job((name, word, {}, 0.5), experiment=experiment, preset=preset, seed=2, **about)
+        pairs.append((odd, record(odd, status=message)))
+    return pairs
+
+
+@pytest.fixture(scope="module")
+def hostile_page(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hostile")
+    return write_report(fill(folder / "<b>runs.db", hostile_pairs()), folder / "<i>report")
+
+
+def test_hostile_names_in_every_field_are_shown_as_text(chromium, hostile_page):
+    for width in WIDTHS:
+        chromium.open(hostile_page, width)
+        assert chromium.complaints() == []
+    kinds = chromium.run(
+        "Array.from(new Set(Array.from(document.querySelectorAll('*'), e => e.localName)))"
+    )
+    assert not {"iframe", "svg", "b:script", "object", "embed", "base", "form"} & set(kinds)
+    assert chromium.run("document.scripts.length") == 1
+    assert chromium.run(
+        """Array.from(document.querySelectorAll("*")).flatMap(e => Array.from(e.attributes))
+          .filter(a => a.name.startsWith("on") || a.name === "style" || a.name === "srcdoc" ||
+            /^\\s*javascript:/i.test(a.value)).map(a => a.name)"""
+    ) == []  # fmt: skip
+    assert chromium.run(
+        """Array.from(document.querySelectorAll("a"), a => a.getAttribute("href"))
+          .filter(href => !/^(#|figures\\/|data\\/)[A-Za-z0-9._-]+$/.test(href))"""
+    ) == []  # fmt: skip
+    # A name is the text of a cell, sign for sign, also beside a number.
+    names = column(chromium, "runs", "method")
+    for name in HOSTILE:
+        assert names.count(name) == 4, name
+    assert HOSTILE[0] in chromium.run("Array.from(document.images, i => i.alt).join()")
+    # Sorting and filtering, which move and read these texts, do not run them either.
+    focus_heading(chromium, "runs", "method")
+    chromium.press("Enter", 13, "\r")
+    chromium.run('document.querySelector("#runs-filter").focus()')
+    chromium.type("<script>alert(1)")
+    assert set(column(chromium, "runs", "method")) >= {HOSTILE[0]}
+    assert chromium.complaints() == []
+
+
+def test_hostile_names_are_drawn_and_not_written_into_pictures(chromium, hostile_page):
+    pictures = sorted(hostile_page.parent.glob("figures/*.svg"))
+    assert len(pictures) > 10
+    for path in pictures:
+        text = path.read_text("utf-8")
+        assert "alert" not in text
+        for element in ElementTree.fromstring(text).iter():
+            assert element.tag.rpartition("}")[2] in DRAWN, path
+            assert not any(name.lower().startswith("on") for name in element.attrib)
+    chromium.open(pictures[0])
+    assert chromium.complaints() == []
+
+
+DRAWN = {"svg", "g", "path", "use", "defs", "style", "clipPath", "rect", "pattern", "image"}
+
+
+def test_the_policy_lets_no_other_script_run(chromium, page, tmp_path):
+    """If a text got through as markup all the same, it would not be run."""
+    written = page.read_text("utf-8")
+    inserted = (
+        "<script>alert(1)</script><img src=x onerror=alert(2)><svg onload=alert(3)></svg>"
+        "<a id=bait href='javascript:alert(4)' onclick='alert(5)'>bait</a>"
+        "<style>h1 { color: rgb(1, 2, 3) }</style><script src='data:,alert(6)'></script>"
+        "<iframe srcdoc='<script>parent.alert(7)</script>'></iframe><base href='data:,x'>"
+    )
+    copy = tmp_path / "index.html"
+    copy.write_text(written.replace('<main id="main">', f'<main id="main">{inserted}'), "utf-8")
+    chromium.open(copy, wait_for_images=False)
+    chromium.run("document.querySelector('#bait').click()")
+    chromium.run("new Promise(done => setTimeout(done, 100))")
+    found = chromium.complaints()
+    refused = str(found)
+    assert "dialog" not in refused
+    for words in ("inline script", "inline event handler", "inline style"):
+        assert words in refused.lower(), refused
+    assert chromium.run("getComputedStyle(document.querySelector('h1')).color") != "rgb(1, 2, 3)"
+    # Its own script has run.
+    assert chromium.run("document.querySelectorAll('.tools').length") > 5
 
 
 def test_without_scripts_the_page_is_whole(chromium, page):

@@ -166,7 +166,10 @@ class Agenda:
         self.progress.running = list(running)
         self.progress.elsewhere = len(self._elsewhere)
         if self._show is not None:
-            self._show(self.progress)
+            try:
+                self._show(self.progress)
+            except OSError:  # its terminal is gone; the runs go on
+                self._show = None
         self.progress.finished = []
 
     def _share(self, method: str) -> float:
@@ -175,10 +178,10 @@ class Agenda:
         return total / count
 
     def close(self) -> None:
-        """Show the end, and give back what was not finished."""
-        self._report([], 1.0)
+        """Give back what was not finished, and show the end."""
         with suppress(BigdagError):  # where the disk is full, the claims die with this process
             self._store.release()
+        self._report([], 1.0)
 
 
 def _core_seconds(job: Mapping[str, Any]) -> float:
@@ -187,16 +190,40 @@ def _core_seconds(job: Mapping[str, Any]) -> float:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Let SIGTERM end the runs as cleanly as Ctrl-C does."""
+    """Let SIGINT, SIGTERM and SIGHUP end the runs as cleanly as Ctrl-C does.
+
+    SIGINT counts also where it was ignored at the start, as a shell arranges for what a script
+    starts in the background: who sends it to this process wants it to end, and nothing is lost.
+    SIGHUP stays ignored where it was, which is what nohup is for. A program that uses this as a
+    library and has a handler of its own keeps it for SIGINT and SIGHUP.
+
+    The first signal raises KeyboardInterrupt. The second is let pass, as it often comes with the
+    first, from the terminal and from a batch system, and would disturb the clearing away. The third
+    raises again.
+    """
+    count = 0
 
     def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
+        nonlocal count
+        count += 1
+        if count != 2:
+            raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, interrupt)
+    replaced = {
+        "SIGTERM": None,  # whatever it was
+        "SIGINT": (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler),
+        "SIGHUP": (signal.SIG_DFL,),
+    }
+    before = {}
+    for name, ours in replaced.items():
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and (ours is None or signal.getsignal(number) in ours):
+            before[number] = signal.signal(number, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

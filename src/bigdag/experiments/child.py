@@ -21,6 +21,7 @@ from typing import Any
 
 from bigdag.errors import BigdagError
 from bigdag.experiments.store import now
+from bigdag.resources import format_bytes
 
 __all__ = ["WORKER", "Child", "hard_limit"]
 
@@ -107,7 +108,7 @@ class Child:
 
         self.job = job
         self.peak_bytes = 0
-        self._folder = folder
+        self.folder = folder
         self._result = folder / "result.json"
         self._started, self._began = now(), time.monotonic()
         self._killed_by_kernel = _kills_for_memory()
@@ -156,8 +157,8 @@ class Child:
             if limit and used > limit:
                 record = {
                     "status": "out_of_memory",
-                    "message": f"killed at {_gigabytes(used)}, above its limit of "
-                    f"{_gigabytes(limit)}",
+                    "message": f"killed at {format_bytes(used)}, above its limit of "
+                    f"{format_bytes(limit)}",
                 }
         if record is None:
             return None
@@ -186,7 +187,7 @@ class Child:
         self._process.wait()
         if self._process.stdin is not None:
             self._process.stdin.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _weigh(self) -> int:
         """Return the bytes its processes hold in memory, without its guard."""
@@ -206,7 +207,7 @@ class Child:
     def _lifetime(self) -> float | None:
         """Return the seconds from the fork of the worker to its end, if it has ended by itself."""
         with suppress(OSError, ValueError):
-            return float((self._folder / f"{self._result.name}.lived").read_text())
+            return float((self.folder / f"{self._result.name}.lived").read_text())
         return None
 
     def _read_result(self) -> dict[str, Any] | None:
@@ -229,14 +230,14 @@ class Child:
             return {
                 "status": "out_of_memory",
                 "message": "killed by the system, which had no memory left, at "
-                f"{_gigabytes(self.peak_bytes)} of its limit of "
-                f"{_gigabytes(self.job.get('memory_limit') or 0)}",
+                f"{format_bytes(self.peak_bytes)} of its limit of "
+                f"{format_bytes(self.job.get('memory_limit') or 0)}",
             }
         return {"status": "crashed", "message": f"died of signal {name}{self._last_words()}"}
 
     def _last_words(self) -> str:
         with suppress(OSError):
-            lines = (self._folder / "log.txt").read_text(errors="replace").split("\n")
+            lines = (self.folder / "log.txt").read_text(errors="replace").split("\n")
             said = [line.strip() for line in lines if line.strip()]
             if said:
                 return f"; its last words: {said[-1][:300]}"
@@ -250,7 +251,3 @@ def _kills_for_memory() -> int:
             if line.startswith("oom_kill "):
                 return int(line.split()[1])
     return 0
-
-
-def _gigabytes(amount: float) -> str:
-    return f"{amount / 2**30:.2f} GB"

@@ -27,6 +27,7 @@ from bigdag.errors import BigdagError, ParameterError, missing_extra
 from bigdag.experiments.agenda import Agenda, Progress, Running, terminable
 from bigdag.experiments.child import WORKER, Child
 from bigdag.experiments.store import Store
+from bigdag.resources import format_bytes
 
 __all__ = ["run_on_cluster"]
 
@@ -229,7 +230,7 @@ class _Sender:
         }
         return BigdagError(
             f"No worker at {self._address} is large enough for the runs that are left: the largest "
-            f"have {most['cores']:g} cores and {most['memory'] / 2**30:.3g} GB. Start larger ones, "
+            f"have {most['cores']:g} cores and {format_bytes(most['memory'])}. Start larger ones, "
             "or lower the limits in the plan. Every finished run is kept."
         )
 

@@ -101,27 +101,28 @@ def _show_estimate(part: Mapping[str, Any]) -> None:
     from rich.text import Text
 
     from bigdag.experiments.runner import cores_here, memory_here
+    from bigdag.resources import format_bytes
 
     console, cores = _console(), cores_here()
     console.print(Text(f"{part['experiment']}, {part['preset']}: {part['title']}", style="bold"))
     rows = [
         ("runs", f"{part['runs']:,}: up to {part['methods']} methods on {part['instances']:,} "
-                 f"data sets ({_bytes(part['disk_bytes'])} on disk)"),
+                 f"data sets ({format_bytes(part['disk_bytes'])} on disk)"),
         ("each run", f"at most {_duration(part['time_limit'])}, {part['threads']} "
-                     f"thread{'s' * (part['threads'] > 1)}, {_bytes(part['memory_limit'])}"),
+                     f"thread{'s' * (part['threads'] > 1)}, {format_bytes(part['memory_limit'])}"),
         ("time", f"at most {_hours(part['core_hours'])} core-hours, which on the {cores} cores "
                  f"here are {_duration(3600 * part['core_hours'] / cores)}; starting and scoring "
                  "come on top"),
-        ("memory", f"at most {_bytes(part['memory_bytes'])} in one run, as far as is known"),
+        ("memory", f"at most {format_bytes(part['memory_bytes'])} in one run, as far as is known"),
     ]  # fmt: skip
     if part["memory_bytes"] > memory_here():
-        rows.append(("will not fit", f"all of it here: there are {_bytes(memory_here())}"))
+        rows.append(("will not fit", f"all of it here: there are {format_bytes(memory_here())}"))
     if part["threads"] > cores:
         rows.append(("cores", f"a run wants {part['threads']}, there are {cores}: runs go one by "
                               "one, and slower"))  # fmt: skip
     for row in part["too_big"]:
         rows.append(("will not fit", f"{row['method']} at d = {row['d']:,}, n = {row['n']:,}: "
-                                     f"about {_bytes(row['memory_bytes'])}"))  # fmt: skip
+                                     f"about {format_bytes(row['memory_bytes'])}"))  # fmt: skip
     for row in part["missing"]:
         words = f"{row['method']}: pip install 'bigdag[{row['extra']}]'"
         rows.append(("not installed", words))
@@ -133,7 +134,7 @@ def _show_estimate(part: Mapping[str, Any]) -> None:
 
 
 @app.command(
-    epilog="Ctrl-C ends it; the same command again does what is missing. "
+    epilog="Ctrl-C, SIGTERM and SIGHUP end it; the same command again does what is missing. "
     "Example:  bigdag experiment run exp1 --preset laptop --store runs.db"
 )
 def run(
@@ -154,7 +155,20 @@ def run(
     quiet: Annotated[bool, _option("--quiet", help="No progress, no summary.")] = False,
     as_json: _Json = False,
 ) -> None:
-    """Do the runs that the store does not hold yet."""
+    """Do the runs that the store does not hold yet.
+
+    The exit code is 1 if every run of an experiment failed, or if it was ended.
+    """
+    from bigdag.experiments.agenda import terminable
+
+    with terminable():
+        _run(experiments, preset, store, retry_failed, cores, dask, skip_missing, quiet, as_json)
+
+
+def _run(
+    experiments: list[str], preset: str, store: Path, retry_failed: bool, cores: int | None,
+    dask: str | None, skip_missing: bool, quiet: bool, as_json: bool,
+) -> None:  # fmt: skip
     from bigdag.experiments.runner import run_plan
     from bigdag.experiments.store import Store
 
@@ -176,8 +190,10 @@ def run(
                 f"Stopped. {store} holds {_runs(len(opened.statuses()))} that finished; what was "
                 "under way was ended. The same command again does what is missing."
             ) from None
-        wanted = {job["run"] for each in plans for job in each.jobs()}
-        ended = Counter(status for run, status in opened.statuses().items() if run in wanted)
+        wanted = {job["run"]: job["experiment"] for each in plans for job in each.jobs()}
+        statuses = {run: s for run, s in opened.statuses().items() if run in wanted}
+        failures = [each for each in opened.failures() if each["run"] in wanted]
+    ended = Counter(statuses.values())
     report = {
         "store": store, "experiments": [each.experiment for each in plans],
         "total": progress.total, "done": progress.done, "failed": progress.failed,
@@ -186,10 +202,30 @@ def run(
     if as_json:
         _print_json(report)
     elif not quiet:
-        _show_end(report)
+        _show_end(report, failures)
+    done = Counter(wanted[run] for run in statuses)
+    failed = Counter(wanted[each["run"]] for each in failures)
+    hopeless = [name for name in done if failed[name] == done[name]]
+    if hopeless:
+        of_these = [each for each in failures if wanted[each["run"]] in hopeless]
+        raise BigdagError(
+            f"All {_runs(len(of_these))} of {' and '.join(hopeless)} failed. "
+            f"{_causes(of_these)}. Mend that, and do them again with --retry-failed; "
+            f"bigdag experiment status {store} lists them."
+        )
 
 
-def _show_end(report: Mapping[str, Any]) -> None:
+def _causes(failures: Sequence[Mapping[str, Any]]) -> str:
+    """Return the most frequent causes of failures, each with how often it was."""
+    counts = Counter((each["status"], each["message"] or "no message") for each in failures)
+    most = [
+        f"{count:,} × {status}: {message}" for (status, message), count in counts.most_common(3)
+    ]
+    rest = len(counts) - len(most)
+    return "; ".join(most).rstrip(".") + (f"; and {rest:,} other causes" if rest > 0 else "")
+
+
+def _show_end(report: Mapping[str, Any], failures: Sequence[Mapping[str, Any]]) -> None:
     console = _console()
     rows = [
         ("finished", f"{report['done']:,} of {_runs(report['total'])}, {report['new']:,} of them "
@@ -197,8 +233,9 @@ def _show_end(report: Mapping[str, Any]) -> None:
         ("ended", _statuses(report["statuses"])),
     ]  # fmt: skip
     if report["failed"]:
-        rows.append(("failed", f"{report['failed']:,}; bigdag experiment status {report['store']} "
-                               "says why, --retry-failed does them again"))  # fmt: skip
+        words = f"bigdag experiment status {report['store']} lists them"
+        rows.append(("failed", f"{report['failed']:,}: {_causes(failures)}; {words}, "
+                               "--retry-failed does them again"))  # fmt: skip
     if report["elsewhere"]:
         rows.append(("elsewhere", f"{_runs(report['elsewhere'])} under way by another runner"))
     rows.append(("store", str(report["store"])))
@@ -439,20 +476,6 @@ def _runs(count: int) -> str:
 
 def _hours(amount: float) -> str:
     return f"{amount:,.0f}" if amount >= 100 else f"{amount:.2g}"
-
-
-def _bytes(amount: float) -> str:
-    """Return an amount of memory as text.
-
-    Examples
-    --------
-    >>> _bytes(2**34), _bytes(3 * 2**20)
-    ('16 GB', '3 MB')
-    """
-    for unit, size in (("TB", 2**40), ("GB", 2**30), ("MB", 2**20)):
-        if amount >= size:
-            return f"{amount / size:.3g} {unit}"
-    return f"{amount / 2**10:.3g} KB"
 
 
 def _duration(seconds: float) -> str:

@@ -1,11 +1,13 @@
 """Data sets of a plan: each made once from its seed, then shared as memory-mapped files.
 
 A folder holds ``train.npy`` and ``validation.npy``, centred and in Fortran order, ``means.npy``
-with what was subtracted, ``truth.npz`` where a truth is known, and ``card.json``, written last.
+with what was subtracted, ``truth.npz`` where a truth is known, and ``card.json``, written last,
+which has the sizes and digests of the others and of itself. What is damaged is made again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -21,7 +23,8 @@ import numpy as np
 
 from bigdag import DAG, Dataset, __version__, metrics, simulate
 from bigdag.data import as_dataset
-from bigdag.errors import BigdagError, DataWarning
+from bigdag.errors import BigdagError, DataError, DataWarning
+from bigdag.experiments.plan_file import digest_of, unchanged
 from bigdag.matching import on_columns
 from bigdag.worlds import World
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Prepared", "load", "prepare"]
 
+_CARD = "card.json"
 _UNITS = {"raw": "raw", "standardised": "standardised", "iscm": "internal"}
 
 
@@ -54,7 +58,7 @@ class Prepared:
 
 
 def prepare(dataset: dict[str, Any], folder: str | os.PathLike[str]) -> Path:
-    """Make a data set, unless it is there already.
+    """Make a data set, unless it is there already and whole.
 
     Parameters
     ----------
@@ -68,6 +72,11 @@ def prepare(dataset: dict[str, Any], folder: str | os.PathLike[str]) -> Path:
     Path
         The folder of this data set. It appears whole, also when several processes make it at once.
 
+    Raises
+    ------
+    DataError
+        If the user's table or its truth are not those of the plan any more.
+
     Examples
     --------
     >>> import tempfile
@@ -78,24 +87,52 @@ def prepare(dataset: dict[str, Any], folder: str | os.PathLike[str]) -> Path:
     ['card.json', 'means.npy', 'train.npy', 'truth.npz', 'validation.npy']
     """
     target = Path(folder) / dataset["key"]
-    if (target / "card.json").exists():
+    if _is_whole(target):
         return target
     temporary = target.with_name(f".{target.name}-{secrets.token_hex(8)}.tmp")
     try:
         temporary.mkdir(parents=True)
         _write(dataset, temporary)
-        os.replace(temporary, target)
+        try:
+            os.replace(temporary, target)
+        except OSError:
+            # A folder with files in it is not replaced: another process was first, or it is
+            # damaged. Then its files are replaced one by one, the card last. They are the same
+            # whoever makes them, so that several processes may do so at once.
+            if not _is_whole(target):
+                for name in sorted(os.listdir(temporary), key=lambda name: name == _CARD):
+                    os.replace(temporary / name, target / name)
     except OSError as error:
         if isinstance(error, BigdagError):
             raise
-        # Another process may have been first: a folder with files in it is not replaced.
-        if not (target / "card.json").exists():
-            reason = error.strerror or error
-            raise BigdagError(f"Could not write the data set {target}: {reason}.") from error
+        raise BigdagError(
+            f"Could not write the data set {target}: {error.strerror or error}. Remove it if it "
+            "is there, and see to it that its folder can be written and has room."
+        ) from error
     finally:
         with suppress(OSError):
             shutil.rmtree(temporary)
     return target
+
+
+def _is_whole(folder: Path) -> bool:
+    """Tell whether a data set is there as it was written."""
+    try:
+        card = json.loads((folder / _CARD).read_text(encoding="utf-8"))
+        known = {name: about for name, about in card.items() if name != "card_digest"}
+        return card["card_digest"] == digest_of(known) and all(
+            # The size first, as it is known at once.
+            (folder / name).stat().st_size == about["bytes"]
+            and _digest(folder / name) == about["sha256"]
+            for name, about in card["files"].items()
+        )
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return False
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def load(path: str | os.PathLike[str]) -> Prepared:
@@ -119,14 +156,14 @@ def load(path: str | os.PathLike[str]) -> Prepared:
     Dataset(n_samples=100, n_features=20, named=False)
     """
     folder = Path(path)
-    card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
+    card = json.loads((folder / _CARD).read_text(encoding="utf-8"))
     means = np.load(folder / "means.npy")
     names = tuple(card["names"] or (f"x{j}" for j in range(means.shape[1])))
     train, validation = (
         _mapped(folder / f"{part}.npy", names, bool(card["names"]), mean)
         for part, mean in zip(("train", "validation"), means)
     )
-    truth = DAG.load(folder / "truth.npz") if (folder / "truth.npz").exists() else None
+    truth = DAG.load(folder / "truth.npz") if "truth.npz" in card["files"] else None
     return Prepared(train, validation, truth, card)
 
 
@@ -157,7 +194,12 @@ def _write(dataset: dict[str, Any], folder: Path) -> None:
         for name in ("var_sortability", "r2_sortability"):
             value = getattr(metrics, name)(train, truth)
             card[name] = value if math.isfinite(value) else None
-    (folder / "card.json").write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
+    card["files"] = {
+        path.name: {"bytes": path.stat().st_size, "sha256": _digest(path)}
+        for path in sorted(folder.iterdir())
+    }
+    card["card_digest"] = digest_of(card)
+    (folder / _CARD).write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
 
 
 def _simulated(dataset: dict[str, Any]) -> tuple[DAG, Dataset, Dataset]:
@@ -176,7 +218,15 @@ def _own(dataset: dict[str, Any]) -> tuple[DAG | None, Dataset, Dataset]:
     """Split a user's table by the seed; its truth, if any, on the columns of the table."""
     from bigdag.tables import read_table
 
-    table = read_table(dataset["table"])
+    with unchanged((dataset["table"], dataset["truth"])) as digest:
+        if digest != dataset["digest"]:
+            raise DataError(
+                f"{' or '.join(filter(None, (dataset['table'], dataset['truth'])))} is not what it "
+                "was when the plan was made, so this run was not done. Plan again: the same "
+                "command, given again, takes the files as they are now, as another data set."
+            )
+        table = read_table(dataset["table"])
+        truth = None if dataset["truth"] is None else DAG.load(dataset["truth"])
     assert table.X is not None
     rows = np.random.default_rng(dataset["seed"]).permutation(table.n_samples)
     kept, held_out = table.X[rows[: dataset["n"]]], table.X[rows[dataset["n"] :]]
@@ -189,6 +239,4 @@ def _own(dataset: dict[str, Any]) -> tuple[DAG | None, Dataset, Dataset]:
         # Of columns that happen to be constant in a few rows.
         warnings.simplefilter("ignore", DataWarning)
         train, validation = as_dataset(kept, names), as_dataset(held_out, names)
-    if dataset["truth"] is None:
-        return None, train, validation
-    return on_columns(DAG.load(dataset["truth"]), train), train, validation
+    return None if truth is None else on_columns(truth, train), train, validation

@@ -20,6 +20,7 @@ import numpy as np
 
 from bigdag import DAG, __version__, metrics
 from bigdag.errors import DataWarning
+from bigdag.resources import n_threads
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -189,14 +190,13 @@ def machine() -> dict[str, Any]:
     >>> sorted(machine())
     ['cores', 'memory_bytes', 'processor', 'system']
     """
-    usable = getattr(os, "sched_getaffinity", None)
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
         memory = None
     return {
         "processor": _processor(),
-        "cores": len(usable(0)) if usable else os.cpu_count(),
+        "cores": n_threads(None),
         "memory_bytes": memory,
         "system": f"{platform.system()} {platform.machine()}",
     }

@@ -1,54 +1,99 @@
 """One HTML page that needs nothing but itself: text, pictures and tables in, a string out.
 
-The style sheet and the script lie beside this module and are written into the page. The page's own
-policy forbids it to load anything. Without scripts it is whole, only not sortable.
+The page is a template of Jinja, which escapes every text that it is given. The style sheet and the
+script lie beside this module and are written into the page. The page's own policy names these two
+by their hashes, and forbids every other script and style, and to load anything. Without scripts it
+is whole, only not sortable.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from html import escape
+from functools import cache
 from importlib.resources import files
+from typing import Any, ClassVar
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
 
+from bigdag.errors import missing_extra
 from bigdag.experiments.figures import Picture
 
 __all__ = ["Figure", "Listing", "Section", "Table", "page"]
 
 GENERATOR = "bigdag experiment report"
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-_NUMBER = re.compile(r"-?[\d.,]+(e[-+]?\d+)?( ± .*)?")
+_NUMBER = re.compile(r"-?[\d.,]+(e[-+]?\d+)?( ± -?[\d.,]+(e[-+]?\d+)?)?")
+_LONG = 48  # letters from which on the cells of a column are wrapped
 
 
 @dataclass(frozen=True)
 class Figure:
     """A picture in the page: what it is called, what it shows, and the same in words alone."""
 
+    kind: ClassVar[str] = "figure"
     label: str
     caption: str
     alt: str
     picture: Picture
     csv: str  # the file with its numbers
 
+    @property
+    def source(self) -> str:
+        """The picture as the address of an image."""
+        return _data(self.picture.svg)
+
+    @property
+    def links(self) -> list[tuple[str, str]]:
+        """The picture's files beside the page, by kind."""
+        name = self.picture.name
+        return [
+            ("PNG", f"figures/{name}.png"), ("SVG", f"figures/{name}.svg"), ("CSV", self.csv)
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column of a table as text, and the classes of its heading and of its cells."""
+
+    name: str
+    heading_kind: str
+    cell_kind: str
+    texts: list[str]
+
 
 @dataclass(frozen=True)
 class Table:
     """A table in the page; `csv` is the file with all of its rows and columns."""
 
+    kind: ClassVar[str] = "table"
     name: str
     caption: str
     frame: pd.DataFrame
     csv: str | None = None
+
+    def columns(self) -> list[_Column]:
+        """Return the columns as text."""
+        width = self.frame.shape[1]
+        return [_column(str(self.frame.columns[i]), self.frame.iloc[:, i]) for i in range(width)]
+
+    @staticmethod
+    def rows(columns: Sequence[_Column]) -> Iterator[list[tuple[str, str]]]:
+        """Iterate over rows of the class and the text of each cell."""
+        kinds = [column.cell_kind for column in columns]
+        for texts in zip(*(column.texts for column in columns)):
+            yield list(zip(kinds, texts))
 
 
 @dataclass(frozen=True)
 class Listing:
     """Lines to type, as they are."""
 
+    kind: ClassVar[str] = "listing"
     caption: str
     text: str
 
@@ -82,129 +127,83 @@ def page(
     str
         An HTML document.
 
+    Raises
+    ------
+    MissingExtraError
+        If Jinja is not installed.
+
     Examples
     --------
     >>> text = page("Runs", "Of a < b.", [("3", "runs")], [Section("all", "All runs")])
     >>> "Of a &lt; b." in text, '<a href="#all">All runs</a>' in text
     (True, True)
     """
-    tiles = "".join(
-        f"<div><dd>{escape(value)}</dd><dt>{escape(what)}</dt></div>" for value, what in facts
-    )
-    links = "".join(f'<li><a href="#{s.name}">{escape(s.title)}</a></li>' for s in sections)
-    body = "".join(map(_section, sections))
+    environment = _environment()
     here = files("bigdag.experiments")
     style, script = (here.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="generator" content="{GENERATOR}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<link rel="icon" href="data:,">
-<title>{escape(title)}</title>
-<style>
-{style}</style>
-</head>
-<body>
-<a class="skip" href="#main">Skip to the results</a>
-<header>
-<h1>{escape(title)}</h1>
-<p>{escape(lead)}</p>
-<dl class="facts">{tiles}</dl>
-<nav aria-label="Contents"><ol>{links}</ol></nav>
-</header>
-<main id="main">
-{body}</main>
-<script>
-{script}</script>
-</body>
-</html>
-"""
-
-
-def _section(section: Section) -> str:
-    words = "".join(f"<p>{escape(text)}</p>\n" for text in section.paragraphs)
-    parts = []
-    for item in section.items:
-        if isinstance(item, Figure):
-            parts.append(_figure(item))
-        elif isinstance(item, Table):
-            parts.append(_table(item))
-        else:
-            parts.append(
-                f"<p>{escape(item.caption)}</p>\n"
-                f'<pre tabindex="0"><code>{escape(item.text)}</code></pre>\n'
-            )
-    return (
-        f'<section id="{section.name}" aria-labelledby="{section.name}-title">\n'
-        f'<h2 id="{section.name}-title">{escape(section.title)}</h2>\n'
-        f"{words}{''.join(parts)}</section>\n"
+    policy = (
+        f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; "
+        "base-uri 'none'; form-action 'none'"
     )
-
-
-def _figure(figure: Figure) -> str:
-    picture = figure.picture
-    data = _data(picture.svg)
-    links = " ".join(
-        f'<a href="{path}">{kind}</a>'
-        for kind, path in (
-            ("PNG", f"figures/{picture.name}.png"),
-            ("SVG", f"figures/{picture.name}.svg"),
-            ("CSV", figure.csv),
-        )
-    )
-    return (
-        f'<figure id="figure-{picture.name}">\n'
-        f'<div class="plot" tabindex="0" role="group" aria-label="{escape(figure.label)}">'
-        f'<img src="data:image/svg+xml,{data}" alt="{escape(figure.alt)}" '
-        f'width="{picture.width}" height="{picture.height}"></div>\n'
-        f"<figcaption><b>{escape(figure.label)}.</b> {escape(figure.caption)} "
-        f'<span class="files">{links}</span></figcaption>\n</figure>\n'
-    )
-
-
-def _data(svg: bytes) -> str:
-    """Return an SVG document as the text of a data URI, which is shorter than base64.
-
-    Examples
-    --------
-    >>> _data(b'<g fill="#fff"/>')
-    "%3Cg fill='%23fff'/%3E"
-    """
-    text = svg.decode().replace('"', "'")
-    for sign in "%#<>&":
-        text = text.replace(sign, f"%{ord(sign):02X}")
+    text: str = environment.get_template("page.html.j2").render(
+        title=title, lead=lead, facts=facts, sections=sections, policy=policy, generator=GENERATOR,
+        # These two are files of the package, and nothing else is written as it is.
+        style=_as_it_is(style), script=_as_it_is(script),
+    )  # fmt: skip
     return text
 
 
-def _table(table: Table) -> str:
-    columns = [_column(table.frame.iloc[:, i]) for i in range(table.frame.shape[1])]
-    head = "".join(
-        f'<th scope="col"{kind}>{escape(str(name))}</th>'
-        for name, (kind, _) in zip(table.frame.columns, columns)
-    )
-    rows = "".join(
-        f"<tr>{''.join(cells)}</tr>\n" for cells in zip(*(cells for _, cells in columns))
-    )
-    link = f' <span class="files"><a href="{table.csv}">CSV</a></span>' if table.csv else ""
-    return (
-        f'<div class="table" id="{table.name}"><div class="scroll" tabindex="0" role="group" '
-        f'aria-label="{escape(table.caption.split(".")[0])}"><table>\n'
-        f"<caption><span>{escape(table.caption)}{link}</span></caption>\n"
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div></div>\n"
-    )
+@cache
+def _environment() -> Any:
+    try:
+        import jinja2
+    except ImportError:
+        raise missing_extra("jinja2", "experiments", "A report") from None
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("bigdag.experiments"),
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )  # fmt: skip
 
 
-def _column(values: pd.Series) -> tuple[str, list[str]]:
-    """Return the attribute of a column's heading and its cells."""
+def _as_it_is(text: str) -> Any:
+    from markupsafe import Markup
+
+    return Markup(text)
+
+
+def _hash(text: str) -> str:
+    """Return the name of a script or a style sheet in a page's policy.
+
+    Examples
+    --------
+    >>> _hash("alert(1)")
+    "'sha256-bhHHL3z2vDgxUt0W3dWQOrprscmda2Y5pLsLg4GF+pI='"
+    """
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _data(svg: bytes) -> Any:
+    """Return an SVG document as a data URI, which is shorter than with base64.
+
+    No sign is left in it that means something in an attribute between double quotes.
+
+    Examples
+    --------
+    >>> print(_data(b'<g fill="#fff"/>'))
+    data:image/svg+xml,%3Cg fill='%23fff'/%3E
+    """
+    if b"'" not in svg:
+        svg = svg.replace(b'"', b"'")
+    return _as_it_is("data:image/svg+xml," + quote(svg, safe=" !$'()*+,-./:;=?@[]_~"))
+
+
+def _column(name: str, values: pd.Series) -> _Column:
     texts = _texts(values)
     filled = [text for text in texts if text]
     if filled and all(_NUMBER.fullmatch(text) for text in filled):
-        return ' class="n"', [f'<td class="n">{text}</td>' for text in texts]
-    wrap = ' class="w"' if max(map(len, texts), default=0) > 48 else ""
-    return "", [f"<td{wrap}>{escape(text)}</td>" for text in texts]
+        return _Column(name, "n", "n", texts)
+    return _Column(name, "", "w" if max(map(len, texts), default=0) > _LONG else "", texts)
 
 
 def _texts(values: pd.Series) -> list[str]:

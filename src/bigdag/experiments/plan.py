@@ -5,7 +5,6 @@ What a plan's file may hold is in `bigdag.experiments.plan_file`.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 import re
@@ -20,9 +19,11 @@ from bigdag.experiments.plan_file import (
     PLANS,
     Limits,
     MethodRow,
+    absent_extra,
     digest_of,
     nearest,
     read_plan,
+    unchanged,
 )
 from bigdag.methods import METHODS
 
@@ -30,6 +31,7 @@ __all__ = ["EXPERIMENTS", "PRESETS", "Estimate", "Limits", "MethodRow", "Plan", 
 
 EXPERIMENTS = ("exp1", "exp2", "exp3")
 PRESETS = ("paper", "laptop", "smoke")
+_LONGEST = 100  # letters of a data set's name in the name of its folder
 _HELD_OUT = 5  # a user's table: one row in so many is kept for validation
 
 
@@ -183,9 +185,7 @@ class Plan:
             missing=[
                 (row.name, extra)
                 for row in self.methods
-                if row.name in used
-                and (extra := METHODS[row.word].extra)
-                and not METHODS[row.word].installed
+                if row.name in used and (extra := absent_extra(row.word, row.parameters))
             ],
         )
 
@@ -242,11 +242,13 @@ def _expand(block: dict[str, Any], first_seed: int) -> Iterator[dict[str, Any]]:
     if "table" in block:
         about = _own_table(block)
         for units, seed in itertools.product(block["units"], seeds):
-            slug = re.sub(r"[^A-Za-z0-9]+", "-", block["name"]).strip("-")
-            key = f"{slug}-{units}-{about['digest']}-s{seed}"
+            # The name of a folder, which must not be long; the digest tells data sets apart.
+            slug = re.sub(r"[^A-Za-z0-9]+", "-", block["name"]).strip("-")[:_LONGEST]
+            key = f"{slug}-{units}-{about['digest'][:12]}-s{seed}"
             yield {
                 "name": block["name"], "table": block["table"], "truth": block["truth"],
-                "d": about["d"], "n": about["n"], "units": units, "seed": seed, "key": key,
+                "digest": about["digest"], "d": about["d"], "n": about["n"], "units": units,
+                "seed": seed, "key": key,
             }  # fmt: skip
         return
     names = ("d", "n", "graph", "k", "noise", "scale", "units")
@@ -265,20 +267,12 @@ def _own_table(block: dict[str, Any]) -> dict[str, Any]:
     """Return the size of a user's table, n being its rows for training, and a hash of its files."""
     from bigdag.tables import read_table
 
-    data = read_table(block["table"])
+    with unchanged((block["table"], block["truth"])) as digest:
+        data = read_table(block["table"])
     held_out = data.n_samples // _HELD_OUT
     if held_out < 2:
         raise ParameterError(
             f"{block['table']} must have at least {2 * _HELD_OUT} rows, as one in {_HELD_OUT} is "
             f"kept for validation. Got {data.n_samples} instead."
         )
-    hashed = hashlib.sha256()
-    for path in (block["table"], block["truth"]):
-        if path is not None:
-            with open(path, "rb") as file:
-                hashed.update(hashlib.file_digest(file, "sha256").digest())
-    return {
-        "d": data.n_features,
-        "n": data.n_samples - held_out,
-        "digest": hashed.hexdigest()[:12],
-    }
+    return {"d": data.n_features, "n": data.n_samples - held_out, "digest": digest}

@@ -36,16 +36,22 @@ import hashlib
 import json
 import math
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bigdag.errors import BigdagError, ParameterError
+from bigdag import methods
+from bigdag.errors import BigdagError, DataError, ParameterError
 from bigdag.methods import find_method
 
-__all__ = ["PLANS", "Limits", "MethodRow", "digest_of", "nearest", "read_plan"]
+__all__ = [
+    "PLANS", "Limits", "MethodRow", "absent_extra", "digest_of", "nearest", "read_plan",
+    "unchanged",
+]  # fmt: skip
 
 PLANS = Path(__file__).parent / "plans"
 # What the limits and the seed of a plan decide for all its methods.
@@ -83,6 +89,22 @@ class MethodRow:
     name: str
     word: str
     parameters: Mapping[str, Any]
+
+
+def absent_extra(word: str, parameters: Mapping[str, Any]) -> str | None:
+    """Return the extra of bigdag that a method needs and that is not installed, if there is one.
+
+    Examples
+    --------
+    >>> absent_extra("empty", {}) is None
+    True
+    """
+    method = methods.METHODS[word]
+    if not method.installed:
+        return method.extra
+    # One method needs a package with one value of a parameter only.
+    dense = parameters.get("engine") == "dense"
+    return "torch" if dense and find_spec("torch") is None else None
 
 
 def read_plan(path: Path) -> dict[str, Any]:
@@ -348,8 +370,11 @@ class _Reader:
                     where, f"{name!r} is not a parameter here: [limits] and the seed decide on it."
                 )
         try:
-            # Refused here, before the long work, and not by each run.
-            find_method(row.word).build(**row.parameters)._check_parameters()
+            method = find_method(row.word)
+            # Without its package, what a method takes is not known; none of its runs will begin.
+            if method.installed:
+                # Refused here, before the long work, and not by each run.
+                method.build(**row.parameters)._check_parameters()
         except BigdagError as error:
             raise self.refuse(where, str(error)) from error
 
@@ -407,3 +432,44 @@ def digest_of(value: Any) -> str:
     """
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@contextmanager
+def unchanged(paths: Iterable[str | None]) -> Iterator[str]:
+    """Give the digest of some files, and refuse what was read in the block if they change in it.
+
+    Parameters
+    ----------
+    paths : iterable of str or None
+        The files; None is left out.
+
+    Raises
+    ------
+    DataError
+        If a file cannot be read, or is another one at the end of the block.
+
+    Examples
+    --------
+    >>> with unchanged([str(PLANS / "methods.toml"), None]) as digest:
+    ...     len(digest)
+    64
+    """
+    named = [path for path in paths if path is not None]
+    before = _digest_of_files(named)
+    yield before
+    if _digest_of_files(named) != before:
+        raise DataError(
+            f"{' or '.join(named)} was changed while it was read. Give the same command again "
+            "when nothing writes to it."
+        )
+
+
+def _digest_of_files(paths: Iterable[str]) -> str:
+    hashed = hashlib.sha256()
+    for path in paths:
+        try:
+            with open(path, "rb") as file:
+                hashed.update(hashlib.file_digest(file, "sha256").digest())
+        except OSError as error:
+            raise DataError(f"Could not read {path}: {error.strerror or error}.") from error
+    return hashed.hexdigest()

@@ -66,7 +66,7 @@ def write_report(
     OutputExistsError
         If the folder holds something that is no report.
     MissingExtraError
-        If matplotlib is not installed.
+        If matplotlib or Jinja is not installed.
 
     Examples
     --------

@@ -172,7 +172,7 @@ def plans(frame: pd.DataFrame) -> pd.DataFrame:
                 "data sets": len(part[[*SETTING, "repetition"]].drop_duplicates()),
                 "threads": _list(part["threads"]),
                 "time limit, s": _list(part["time_limit"]),
-                "memory limit, GB": _list(part["memory_limit"] / 1e9),
+                "memory limit, GB": _list(part["memory_limit"] / 2**30),
                 "snapshot every, s": _list(job.get("snapshot_every") for job in jobs),
                 "thresholds": _list(t for job in jobs for t in job.get("thresholds") or ()),
                 "seeds of methods": _list(job.get("seed") for job in jobs),
@@ -216,7 +216,7 @@ def machines(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gigabytes(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame.assign(peak_bytes=frame["peak_bytes"] / 1e9).rename(
+    return frame.assign(peak_bytes=frame["peak_bytes"] / 2**30).rename(
         columns={"peak_bytes": "peak_gb"}
     )
 

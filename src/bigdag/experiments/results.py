@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -17,7 +18,8 @@ import numpy as np
 import pandas as pd
 
 import bigdag
-from bigdag.experiments.store import FAILED
+from bigdag.errors import DataError
+from bigdag.experiments.store import CHANGED, FAILED, shortened, storable
 from bigdag.methods import METHODS
 
 __all__ = ["SETTING", "Results", "summarise"]
@@ -57,7 +59,6 @@ _TEXTS = [
     "status",
     "message",
 ]
-_PARSED = ("job", "phase_seconds", "phase_steps", "curve", "versions", "machine")
 _RAW = "average precision, raw weights"
 _DAG = "average precision, DAG"
 _NOISES = {"Gaussian": 0, "Exponential": 1, "Gumbel": 2}
@@ -161,7 +162,7 @@ class Results:
         for key, part in runs[~runs["failed"]].groupby(by, dropna=False):
             row = dict(zip(by, key)) | {
                 "runs": len(part),
-                "peak_gb": part["peak_bytes"].mean() / 1e9,
+                "peak_gb": part["peak_bytes"].mean() / 2**30,
                 "step": np.mean([*map(_main_step, part["phase_seconds"], part["phase_steps"])]),
                 "seconds": part["seconds"].mean(),
                 "iterations": part["iterations"].mean(),
@@ -221,7 +222,7 @@ class Results:
                 _RAW: answers["ap_raw"].mean(),
                 "skeleton": answers["skeleton"].mean(),
                 "seconds, median": answers["seconds"].median(),
-                "peak memory, GB": answers["peak_bytes"].max() / 1e9,
+                "peak memory, GB": answers["peak_bytes"].max() / 2**30,
             }
             rows.append(row)
         return self._sorted(pd.DataFrame(rows))
@@ -300,8 +301,8 @@ def summarise(runs: pd.DataFrame, by: list[str], value: str) -> pd.DataFrame:
 
 @cache
 def _default_lambda1(word: str) -> float:
-    """Return the lambda1 of a method that sets none, or NaN."""
-    if word not in METHODS:
+    """Return the lambda1 of a method that sets none, or NaN where it is not known."""
+    if word not in METHODS or not METHODS[word].installed:
         return float("nan")
     signature = inspect.signature(getattr(bigdag, METHODS[word].estimator))
     default = METHODS[word].fixed.get("lambda1")
@@ -327,11 +328,68 @@ def _main_step(seconds: dict[str, float] | None, steps: dict[str, int] | None) -
     return float(seconds["mas" if "mas" in seconds else max(counts, key=lambda p: counts[p])])
 
 
-def _parsed(value: Any) -> Any:
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_number, value))
+
+
+def _is_phases(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_number, value.values()))
+
+
+def _is_curve(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        _is_numbers(point) and len(point) == 2 for point in value
+    )
+
+
+def _is_job(value: Any) -> bool:
+    """Tell whether a job has what the report reads of it, or nothing in its place."""
+    if not isinstance(value, dict):
+        return False
+    data, method = value.get("dataset") or {}, value.get("method") or {}
+    return (
+        isinstance(data, dict)
+        and isinstance(method, dict)
+        and isinstance(method.get("parameters") or {}, dict)
+        and all(isinstance(data.get(name) or "", str) for name in ("table", "truth"))
+        and _is_numbers(value.get("thresholds") or [])
+        and all(_is_number(value.get(name) or 0) for name in ("snapshot_every", "seed"))
+    )
+
+
+_PARSED: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "job": ("a run as a plan describes it", _is_job),
+    "phase_seconds": ("a number for each phase", _is_phases),
+    "phase_steps": ("a number for each phase", _is_phases),
+    "curve": ("a list of pairs of numbers", _is_curve),
+    "versions": ("a table of names and values", lambda value: isinstance(value, dict)),
+    "machine": ("a table of names and values", lambda value: isinstance(value, dict)),
+}
+
+
+def _parsed(column: str, run: Any, value: Any) -> Any:
     """Return what a JSON column holds; None where it holds nothing."""
+    if value is None or value == "" or (isinstance(value, float) and np.isnan(value)):
+        return None
+    found = value
+    words, is_right = _PARSED[column]
     if isinstance(value, str | bytes):
-        return json.loads(value) if value else None
-    return value if isinstance(value, dict | list) else None
+        try:
+            found = json.loads(value)
+            # JSON can hold halves of characters, which no file can; curves are long and have none.
+            found = found if column == "curve" else storable(found)
+        except (ValueError, RecursionError):
+            found = ...
+    if found is None or (found is not ... and is_right(found)):
+        return found
+    raise DataError(
+        f"The store holds {shortened(value)} in the column {column!r} of the table 'runs', for "
+        f"run {shortened(run)}, where {words} belongs, as JSON. {CHANGED}"
+    )
 
 
 def _typed_runs(runs: pd.DataFrame) -> pd.DataFrame:
@@ -347,7 +405,8 @@ def _typed_runs(runs: pd.DataFrame) -> pd.DataFrame:
         frame[column] = runs.get(column)
     for column in _PARSED:
         values = runs[column] if column in runs else [None] * len(runs)
-        frame[column] = pd.Series([_parsed(v) for v in values], index=frame.index, dtype=object)
+        parsed = [_parsed(column, run, value) for run, value in zip(frame["run"], values)]
+        frame[column] = pd.Series(parsed, index=frame.index, dtype=object)
     own = frame["graph"] == ""
     made = frame["graph"] + frame["k"].map("{:g}".format).astype(str)
     frame["family"] = made.where(~own, frame["dataset"])

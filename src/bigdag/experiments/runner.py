@@ -11,15 +11,17 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bigdag.errors import missing_extra
 from bigdag.experiments.agenda import Agenda, Progress, Running, terminable
 from bigdag.experiments.child import WORKER, Child
 from bigdag.experiments.store import Store, load_psutil
+from bigdag.resources import container_limit, n_threads
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bigdag.experiments.plan import Plan
 
 __all__ = ["cores_here", "installed", "memory_here", "run_jobs", "run_plan"]
@@ -65,6 +67,7 @@ def run_plan(
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> from bigdag.experiments import load_plan
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     plan = Path(folder, "mine.toml")
@@ -95,15 +98,25 @@ def installed(
     jobs: Sequence[Mapping[str, Any]], skip_missing: bool = False
 ) -> list[Mapping[str, Any]]:
     """Return the jobs whose methods are installed; unless asked to skip, refuse the others."""
-    from bigdag.methods import METHODS
+    from bigdag.experiments.plan_file import absent_extra
 
-    rows = {word: METHODS[word] for word in {job["method"]["word"] for job in jobs}}
-    missing = sorted(word for word, method in rows.items() if not method.installed)
-    if missing and not skip_missing:
-        extra = str(rows[missing[0]].extra)
-        names = ", ".join(word for word in missing if rows[word].extra == extra)
-        raise missing_extra(extra, extra, f"Of the plan's methods, {names}")
-    return [job for job in jobs if job["method"]["word"] not in missing]
+    known: dict[Any, str | None] = {}  # plans are long, and have few methods
+
+    def needed(job: Mapping[str, Any]) -> str | None:
+        word, parameters = job["method"]["word"], job["method"].get("parameters") or {}
+        key = word, parameters.get("engine")
+        if key not in known:
+            known[key] = absent_extra(word, parameters)
+        return known[key]
+
+    left = [job for job in jobs if not needed(job)]
+    missing = {job["method"]["word"]: needed(job) for job in jobs if needed(job)}
+    if missing and not (skip_missing and left):
+        extra = str(missing[min(missing)])
+        names = ", ".join(sorted(word for word in missing if missing[word] == extra))
+        which = "Of the plan's methods," if left else "Nothing of the plan can be run:"
+        raise missing_extra(extra, extra, f"{which} {names}")
+    return left
 
 
 def run_jobs(
@@ -139,6 +152,7 @@ def run_jobs(
     work, data = store.beside("work"), store.beside("datasets")
     places = {"data": str(data), "snapshots": str(store.beside("snapshots"))}
     children: list[Child] = []
+    made: set[Path] = set()  # a signal may come while a child is started, which is then not listed
 
     def fits(job: Mapping[str, Any]) -> bool:
         """Tell whether there is room; what needs more than there is runs alone."""
@@ -166,6 +180,7 @@ def run_jobs(
                     for left in work.glob(f"{job['run']}-*"):  # by a runner that was killed
                         shutil.rmtree(left, ignore_errors=True)
                     folder = work / f"{job['run']}-{secrets.token_hex(4)}"
+                    made.add(folder)
                     children.append(Child({**job, **places}, folder, worker))
                 if not children and agenda.empty:
                     return agenda.progress
@@ -174,12 +189,15 @@ def run_jobs(
                     record = child.poll()
                     if record is not None:
                         children.remove(child)
+                        made.discard(child.folder)
                         agenda.finish(_plain(child.job, places), record)
                         next_scan = 0.0
                 agenda.tick([Running(child.job, child.seconds) for child in children], cores)
         finally:
             for child in children:
                 child.kill()
+            for folder in made:
+                shutil.rmtree(folder, ignore_errors=True)
             agenda.close()
             with suppress(OSError):
                 work.rmdir()
@@ -191,15 +209,11 @@ def _plain(job: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
 
 
 def cores_here() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return how many cores this process may use, in its container if it is in one."""
+    return n_threads(None)
 
 
 def memory_here() -> int:
     """Return the bytes of memory of this machine, or of the container."""
     total = int(load_psutil().virtual_memory().total)
-    with suppress(OSError, ValueError):
-        total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return total
+    return min(total, container_limit() or total)

@@ -12,6 +12,7 @@ run) and, while it runs, ``runs.work``.
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import sqlite3
@@ -30,7 +31,7 @@ from bigdag.errors import BigdagError, DataError, ParameterError, missing_extra
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FAILED", "Store", "load_psutil", "now"]
+__all__ = ["CHANGED", "FAILED", "Store", "load_psutil", "now", "shortened", "storable"]
 
 VERSION = 1
 
@@ -53,21 +54,24 @@ _COLUMNS = {
     "curve": _TEXT, "versions": _TEXT, "machine": _TEXT,
 }  # fmt: skip
 _NOT_EXPORTED = ("job", "phase_seconds", "phase_steps", "curve")
-_SCORES = ("run", "snapshot", "weights", "directed", "threshold", "metric", "value")
-
-_SCHEMA = f"""
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT);
-CREATE TABLE IF NOT EXISTS runs ({", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())});
-CREATE TABLE IF NOT EXISTS scores (
-    run TEXT NOT NULL, snapshot REAL, weights TEXT, directed INTEGER, threshold REAL,
-    metric TEXT NOT NULL, value REAL);
-CREATE INDEX IF NOT EXISTS scores_by_run ON scores (run);
-CREATE TABLE IF NOT EXISTS planned (
-    run TEXT PRIMARY KEY, experiment TEXT, preset TEXT, method TEXT, dataset TEXT, threads INTEGER,
-    time_limit REAL);
-CREATE TABLE IF NOT EXISTS claims (
-    run TEXT PRIMARY KEY, owner TEXT NOT NULL, begun REAL NOT NULL, heartbeat REAL NOT NULL);
-"""
+_TABLES = {
+    "meta": {"key": "TEXT PRIMARY KEY", "value": _TEXT},
+    "runs": _COLUMNS,
+    "scores": {
+        "run": "TEXT NOT NULL", "snapshot": _REAL, "weights": _TEXT, "directed": _INTEGER,
+        "threshold": _REAL, "metric": "TEXT NOT NULL", "value": _REAL,
+    },
+    "planned": {
+        "run": "TEXT PRIMARY KEY", "experiment": _TEXT, "preset": _TEXT, "method": _TEXT,
+        "dataset": _TEXT, "threads": _INTEGER, "time_limit": _REAL,
+    },
+    "claims": {
+        "run": "TEXT PRIMARY KEY", "owner": "TEXT NOT NULL", "begun": "REAL NOT NULL",
+        "heartbeat": "REAL NOT NULL",
+    },
+}  # fmt: skip
+_SCORES = tuple(_TABLES["scores"])
+_INDEX = "CREATE INDEX IF NOT EXISTS scores_by_run ON scores (run)"
 
 
 def now() -> str:
@@ -95,16 +99,20 @@ def _this_process() -> str:
 
 def _alive(owner: str, heartbeat: float) -> bool:
     """Tell whether the process that made a claim can still finish it."""
-    host, pid, start = owner.rsplit(":", 2)
-    if host != socket.gethostname():
-        return time.time() - heartbeat < _STALE
+    try:
+        host, pid, start = owner.rsplit(":", 2)
+        if host != socket.gethostname():
+            return time.time() - heartbeat < _STALE
+        number, began = int(pid), float(start)
+    except (ValueError, TypeError, AttributeError):
+        return False  # no runner has written this
     psutil = load_psutil()
     try:
-        process = psutil.Process(int(pid))
+        process = psutil.Process(number)
         # The start tells a process from a later one with its number; a zombie does no work.
-        same = abs(process.create_time() - float(start)) < 2.0
+        same = abs(process.create_time() - began) < 2.0
         return bool(same and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
+    except (psutil.NoSuchProcess, ValueError, OverflowError):
         return False
 
 
@@ -179,23 +187,48 @@ class Store:
 
     def _check_and_create(self) -> None:
         tables = {row[0] for row in self._sql.execute("SELECT name FROM sqlite_master")}
-        if tables and not {"meta", "runs", "scores"} <= tables:
-            raise DataError(
-                f"{self.path} is a database, but no store of experiments. Give another name."
-            )
         if not tables:
             if self.read_only:
                 raise DataError(f"{self.path} is empty. Fill it with: bigdag experiment run")
-            self._sql.execute("PRAGMA journal_mode = WAL")
-            with self._write():  # two runners may be here at once
-                for statement in _SCHEMA.split(";"):
-                    self._sql.execute(statement)
-                self._sql.executemany(
-                    "INSERT OR IGNORE INTO meta VALUES (?, ?)",
-                    [("version", str(VERSION)), ("bigdag", __version__), ("created", now())],
+            self._create()
+        elif "meta" not in tables:
+            raise DataError(
+                f"{self.path} is a database, but no store of experiments. Give another name."
+            )
+        self._check_version()
+        for table, columns in _TABLES.items():
+            # The order counts as well: rows are written by it.
+            found = [row[1] for row in self._sql.execute(f"PRAGMA table_info({table})")]
+            if found != list(columns):
+                missing = ", ".join(name for name in columns if name not in found)
+                what = f"lacks {missing}" if missing else "has other columns"
+                raise DataError(
+                    f"{self.path} is a database, but no store of experiments as bigdag writes it: "
+                    f"its table {table!r} {what if found else 'is missing'}. Give another name, or "
+                    "a copy of the store from before it was changed."
                 )
-        found = self.meta().get("version", "none")
-        if not found.isdigit() or int(found) > VERSION:
+
+    def _create(self) -> None:
+        self._sql.execute("PRAGMA journal_mode = WAL")
+        with self._write():  # two runners may be here at once
+            for table, columns in _TABLES.items():
+                kinds = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+                self._sql.execute(f"CREATE TABLE IF NOT EXISTS {table} ({kinds})")
+            self._sql.execute(_INDEX)
+            self._sql.executemany(
+                "INSERT OR IGNORE INTO meta VALUES (?, ?)",
+                [("version", str(VERSION)), ("bigdag", __version__), ("created", now())],
+            )
+
+    def _check_version(self) -> None:
+        found = str(self.meta().get("version", "none"))
+        if not (found.isascii() and found.isdigit() and int(found) > 0):
+            raise DataError(
+                f"{self.path} does not say which version of the store it is: {found[:40]!r} stands "
+                "in the place of a number. It is no store of experiments, or it was changed by "
+                "another program. Give another name, or a copy from before."
+            )
+        if int(found) > VERSION:
             raise DataError(
                 f"{self.path} was written by a newer bigdag: version {found} of the store, and "
                 f"this bigdag ({__version__}) knows {VERSION}. Update bigdag, or name another "
@@ -223,6 +256,16 @@ class Store:
             )
         if code == sqlite3.SQLITE_NOTADB:
             return f"{self.path} is not an SQLite file, so it is no store. Give another name."
+        if code == sqlite3.SQLITE_CORRUPT or "decode to UTF-8" in text:
+            return (
+                f"The store {self.path} is damaged: {text}. Take a copy from before, or save what "
+                f"can be read with: sqlite3 {self.path} .recover | sqlite3 saved.db"
+            )
+        if code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH):
+            return (
+                f"{self.path} is not laid out as a store of experiments: {text}. It was changed by "
+                "another program. Give another name, or a copy from before."
+            )
         if code == sqlite3.SQLITE_BUSY:
             return (
                 f"{self.path} was locked by another program for {_BUSY:.0f} s. Every finished run "
@@ -279,8 +322,10 @@ class Store:
     def plan(self, jobs: Iterable[Mapping[str, Any]]) -> None:
         """Note what is to be run, so that `status` can say what is missing."""
         rows = [
-            (job["run"], job.get("experiment"), job.get("preset"), job["method"]["name"],
-             job["dataset"]["name"], job.get("threads"), job.get("time_limit"))
+            [*map(storable, (
+                job["run"], job.get("experiment"), job.get("preset"), job["method"]["name"],
+                job["dataset"]["name"], job.get("threads"), job.get("time_limit"),
+            ))]
             for job in jobs
         ]  # fmt: skip
         with self._write() as sql:
@@ -315,7 +360,7 @@ class Store:
         with self._write() as sql:
             done = sql.execute("SELECT status, finished FROM runs WHERE run = ?", (run,)).fetchone()
             if done is not None and not (
-                retry_before is not None and done[0] in FAILED and done[1] < retry_before
+                retry_before is not None and done[0] in FAILED and str(done[1] or "") < retry_before
             ):
                 return False
             held = sql.execute(
@@ -359,7 +404,7 @@ class Store:
             replaced.
         """
         row = _row(job, record)
-        scores = [[row["run"], *(score.get(name) for name in _SCORES[1:])]
+        scores = [[row["run"], *(storable(score.get(name)) for name in _SCORES[1:])]
                   for score in record.get("scores") or ()]  # fmt: skip
         with self._write() as sql:
             sql.execute("DELETE FROM claims WHERE run = ? AND owner = ?", (row["run"], self._owner))
@@ -398,7 +443,7 @@ class Store:
         return [
             dict(zip(names, row[:6]), seconds=max(moment - row[6], 0.0), time_limit=row[8])
             for row in rows
-            if _alive(row[5], row[7])
+            if isinstance(row[6], float) and _alive(row[5], row[7])
         ]  # fmt: skip
 
     def counts(self) -> list[dict[str, Any]]:
@@ -446,11 +491,11 @@ class Store:
 
         The columns job, phase_seconds, phase_steps, curve, versions and machine are JSON.
         """
-        return self._frame("SELECT * FROM runs ORDER BY finished, run")
+        return self._frame("runs", "finished, run")
 
     def scores(self) -> pd.DataFrame:
         """Return all scores: run, snapshot, weights, directed, threshold, metric, value."""
-        return self._frame(f"SELECT {', '.join(_SCORES)} FROM scores ORDER BY rowid")
+        return self._frame("scores", "rowid")
 
     def export(self) -> pd.DataFrame:
         """Return one long table: each score beside its run; a run without scores stands alone."""
@@ -459,24 +504,62 @@ class Store:
             runs[name] = runs[name].astype("category")
         return runs.merge(self.scores(), on="run", how="left")
 
-    def _frame(self, query: str) -> pd.DataFrame:
+    def _frame(self, table: str, order: str) -> pd.DataFrame:
         import pandas as pd
 
+        columns = _TABLES[table]
         with self._sentences():
-            found = self._sql.execute(query)
-            names = [column[0] for column in found.description]
-            kinds = _COLUMNS | dict.fromkeys(("snapshot", "directed", "threshold", "value"), _REAL)
-            frame = pd.DataFrame(found.fetchall(), columns=names)
-        # A column that holds nothing has its type all the same; whole numbers with gaps are floats.
-        types: dict[str, Any] = {}
-        for name in names:
-            kind = kinds.get(name, _TEXT).split()[0]
-            whole = kind == _INTEGER and not frame[name].isna().any()
-            types[name] = "str" if kind == _TEXT else "int64" if whole else "float64"
-        frame = frame.astype(types)
-        if "directed" in names:
+            rows = self._sql.execute(
+                f"SELECT {', '.join(columns)} FROM {table} ORDER BY {order}"
+            ).fetchall()
+        frame = pd.DataFrame(rows, columns=list(columns), dtype=object)
+        for name, kind in columns.items():
+            self._check_values(frame, table, name, kind)
+            # A column that holds nothing has its type all the same; whole numbers with gaps are
+            # floats.
+            whole = kind == _INTEGER and all(type(value) is int for value in frame[name])
+            text = kind.split()[0] == _TEXT
+            frame[name] = frame[name].astype("str" if text else "int64" if whole else "float64")
+        if "directed" in columns:
             frame["directed"] = frame["directed"] == 1
         return frame
+
+    def _check_values(self, frame: pd.DataFrame, table: str, name: str, kind: str) -> None:
+        """Refuse what this program would not have written: SQLite lets any value into any column.
+
+        Texts may be missing, but for the id of a run.
+        """
+        import numpy as np
+
+        is_text = kind.split()[0] == _TEXT
+        right = {str} if is_text else {int, float}
+        gaps = set() if name == "run" else {type(None)}
+        # Quick, as there may be a million scores.
+        kinds = set(map(type, frame[name]))
+        if kinds <= right | gaps and (
+            is_text or not np.isinf(frame[name].to_numpy(dtype=np.float64)).any()
+        ):
+            return
+        for run, value in zip(frame["run"], frame[name]):
+            if type(value) in gaps or (type(value) in right and (is_text or math.isfinite(value))):
+                continue
+            raise DataError(
+                f"The store {self.path} holds {shortened(value)} in the column {name!r} of the "
+                f"table {table!r}, for run {shortened(run)}, where a "
+                f"{'text' if is_text else 'finite number'} belongs. {CHANGED}"
+            )
+
+
+CHANGED = (
+    "It was changed by another program: take a copy from before, or delete that run from the "
+    "tables 'runs' and 'scores', and give the command that made it again."
+)
+
+
+def shortened(value: Any) -> str:
+    """Return a value as it is written in Python, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _row(job: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
@@ -502,5 +585,20 @@ def _row(job: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
         for source in (record, job, data):  # the first that has it
             if value is None and name not in known:
                 value = source.get(name)
-        row[name] = json.dumps(value) if isinstance(value, dict | list) else value
+        row[name] = json.dumps(value) if isinstance(value, dict | list) else storable(value)
     return row
+
+
+def storable(value: Any) -> Any:
+    r"""Return a value without halves of characters, which stand for bytes of odd file names.
+
+    Examples
+    --------
+    >>> storable("a\udcff"), storable(3)
+    ('a\\udcff', 3)
+    """
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {storable(name): storable(part) for name, part in value.items()}
+    return [*map(storable, value)] if isinstance(value, list) else value

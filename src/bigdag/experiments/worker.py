@@ -15,7 +15,6 @@ import json
 import os
 import resource
 import sys
-import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -53,6 +52,7 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
 
     Examples
     --------
+    >>> import tempfile
     >>> from bigdag.experiments import load_plan
     >>> job = load_plan("exp1", "smoke").jobs()[0]
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -92,8 +92,9 @@ def _run(job: dict[str, Any], record: dict[str, Any]) -> None:
         **parameters,
         time_limit=job["time_limit"],
         callback=snapshots.note if job["snapshot_every"] else None,
-        memory_limit=max(_memory_left(job), 1),
+        memory_limit=job["memory_limit"],
     )
+    _forget_peak()
     began = time.perf_counter()
     learner.fit(data.train)
     record["seconds"] = time.perf_counter() - began
@@ -144,6 +145,8 @@ class _Snapshots:
         """Write the present weights, and the best acyclic ones, if a mark has passed."""
         import numpy as np
 
+        from bigdag.graph_files import whole_file
+
         mark = state.seconds // self.every * self.every
         if mark <= 0 or mark >= self.limit or (self.marks and mark <= self.marks[-1]):
             return
@@ -151,10 +154,8 @@ class _Snapshots:
         for name, weights in (("raw", state.weights()), ("best", state.best())):
             for part in ("data", "indices", "indptr"):
                 parts[f"{name}_{part}"] = getattr(weights, part)
-        temporary = self.path(mark).with_suffix(".tmp")
-        with open(temporary, "wb") as file:
+        with whole_file(self.path(mark), force=True) as file:
             np.savez(file, seconds=state.seconds, **parts)
-        os.replace(temporary, self.path(mark))
         self.marks.append(mark)
 
     def load(self, mark: float) -> tuple[csc_array, csc_array]:
@@ -257,11 +258,10 @@ def _peak() -> tuple[int, str]:
     return peak, "ru_maxrss: resident memory, the process' peak"
 
 
-def _memory_left(job: dict[str, Any]) -> int:
-    """Let the peak begin anew; return the bytes that are left for the learner."""
+def _forget_peak() -> None:
+    """Let the peak begin anew, where the system can."""
     with suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as file:
         file.write("5")
-    return int(job["memory_limit"]) - _peak()[0]
 
 
 # ------------------------------------------------------------------ the process
@@ -293,15 +293,10 @@ def main(arguments: list[str] | None = None) -> int:
     for variable in THREAD_VARIABLES:
         os.environ.setdefault(variable, str(job["threads"]))
     record = run_job(job)
-    target = Path(given[1])
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, suffix=".tmp")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(record, file, allow_nan=False)
-        os.replace(temporary, target)
-    finally:
-        with suppress(OSError):
-            os.unlink(temporary)
+    from bigdag.graph_files import whole_file
+
+    with whole_file(given[1], force=True) as file:
+        file.write(json.dumps(record, allow_nan=False).encode())
     return 0
 
 
