@@ -19,7 +19,7 @@ SOURCE = Path(bigdag.__file__).parent
 
 # A module imports from its own layer or from those above this line; never from below.
 LAYERS = [
-    ["errors"],
+    ["compiled", "errors", "resources", "terminal", "writing"],
     [
         "acyclic",
         "dag",
