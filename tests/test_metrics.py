@@ -23,7 +23,7 @@ from sklearn.metrics import average_precision_score
 
 from bigdag import metrics, simulate, sortability
 from bigdag.dag import DAG
-from bigdag.data import Dataset
+from bigdag.data import Dataset, as_dataset
 from bigdag.errors import (
     DataError,
     DataWarning,
@@ -31,6 +31,7 @@ from bigdag.errors import (
     MissingExtraError,
     ParameterError,
 )
+from bigdag.matching import on_columns
 
 # Few different weights, so that ties, absent arcs and both directions are common.
 WEIGHTS = st.sampled_from([0.0, 0.0, 0.0, 0.1, -0.1, 0.3, -0.3, 0.5, 1.0, -2.0])
@@ -604,3 +605,40 @@ def test_a_million_arcs_in_seconds():
     assert metrics.cpdag(truth).nnz >= truth.n_arcs
     assert time.perf_counter() - start < 15
     assert curve["tp"].is_monotonic_decreasing
+
+
+@pytest.mark.parametrize("label", ["x{}", "{}", "gene {}"])
+def test_the_sequence_of_the_variables_changes_no_score_whatever_their_names(label):
+    # x0, x1, ... are names as any other: they were once matched by place.
+    rng = np.random.default_rng(3)
+    names = [label.format(i) for i in range(12)]
+    truth = DAG(simulate.random_dag(12, 2, rng=1).weights, names=names)
+    estimate = DAG(simulate.random_dag(12, 2, rng=2).weights, names=names)
+    X = pd.DataFrame(simulate.sample(truth, 40, rng=rng), columns=names)
+    expected = metrics.evaluate(estimate, truth, train=X, validation=X)
+    for _ in range(3):
+        mixed = X[[names[i] for i in rng.permutation(12)]]
+        found = metrics.evaluate(
+            shuffled_names(estimate, rng), shuffled_names(truth, rng), train=mixed, validation=X
+        )
+        for name in expected.keys() - {"order_errors"}:  # several orders fit one DAG
+            assert found[name] == pytest.approx(expected[name], rel=1e-10), name
+        assert metrics.var_sortability(mixed, truth) == metrics.var_sortability(X, truth)
+        assert metrics.evaluate(truth, shuffled_names(truth, rng))["order_errors"] == 0
+
+
+def test_a_matrix_is_matched_by_place_in_every_score():
+    weights = simulate.random_dag(8, 1, rng=1).weights
+    names = [f"x{i}" for i in (3, 1, 0, 2, 7, 6, 5, 4)]
+    for estimate, truth in ((weights, DAG(weights, names)), (DAG(weights, names), weights)):
+        scores = metrics.evaluate(estimate, truth)
+        assert scores["f1"] == 1
+        assert scores["shd_cpdag"] == scores.get("parent_aid", 0) == 0
+
+
+def test_reversible_arcs_survive_the_matching():
+    flags = [[0, 1], [0, 0]]
+    dag = DAG([[0, 2.0], [0, 0]], ["a", "b"], reversible=flags)
+    turned = on_columns(dag, as_dataset([[1.0, 2.0], [3.0, 5.0]], names=["b", "a"]))
+    assert turned.names == ("b", "a")
+    assert turned.reversible.toarray().tolist() == [[False, False], [True, False]]

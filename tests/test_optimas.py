@@ -14,7 +14,6 @@ from bigdag.data import Dataset, as_dataset
 from bigdag.errors import MemoryLimitError, MissingExtraError, ParameterError
 from bigdag.gram import Gram
 from bigdag.learners import optimas
-from bigdag.resources import memory_held
 from learner_contract import LearnerContract, equation_1, interrupted, table
 
 
@@ -154,14 +153,17 @@ def test_little_memory_means_a_support(monkeypatch):
     X = table(n=20, d=1000)
     monkeypatch.setattr(optimas, "_Dense", refuse)
 
-    def limit(megabytes):  # beside what the process holds
-        return memory_held() + megabytes * 2**20
+    def left(megabytes):
+        return lambda limit: megabytes * 2**20
 
+    monkeypatch.setattr(optimas, "memory_left", left(500))
     with pytest.raises(AssertionError):
-        OptiMAS(lambda1=1.0, max_iter=2, memory_limit=limit(500)).fit(X)
-    OptiMAS(lambda1=1.0, max_iter=3, memory_limit=limit(45)).fit(X)
+        OptiMAS(lambda1=1.0, max_iter=2).fit(X)
+    monkeypatch.setattr(optimas, "memory_left", left(50))
+    OptiMAS(lambda1=1.0, max_iter=3).fit(X)
+    monkeypatch.setattr("bigdag.learners.torch_support.memory_left", left(35))
     with pytest.raises(MemoryLimitError, match=r"38\.1 MB"):
-        OptiMAS(lambda1=1.0, max_iter=2, engine="dense", memory_limit=limit(38)).fit(X)
+        OptiMAS(lambda1=1.0, max_iter=2, engine="dense").fit(X)
 
 
 def test_covariance_and_data_agree():

@@ -19,7 +19,7 @@ SOURCE = Path(bigdag.__file__).parent
 
 # A module imports from its own layer or from those above this line; never from below.
 LAYERS = [
-    ["compiled", "errors", "interrupts", "resources", "writing"],
+    ["compiled", "errors", "interrupts", "resources", "terminal", "writing"],
     [
         "acyclic",
         "dag",

@@ -7,9 +7,11 @@ import is imported by the word that needs it.
 
 from __future__ import annotations
 
-import json
+import errno
 import math
+import sys
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from secrets import randbelow
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,11 +37,23 @@ if TYPE_CHECKING:
 __all__ = ["app", "main"]
 
 
+# The base of what typer raises on a wrong word; it comes from click or from a copy of it.
+_REFUSED_WORDS: type[Exception] = typer.BadParameter.__mro__[2]
+_CANNOT_PRINT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # a full disk behind stdout
+
+
 class _Words(TyperGroup):
     """The group of all words: where errors become sentences and exit codes."""
 
+    def main(self, *given: Any, **more: Any) -> Any:
+        from bigdag.terminal import sober_streams
+
+        with sober_streams():
+            return super().main(*given, **more)
+
     def invoke(self, ctx: Any) -> Any:
         from bigdag import cli_display as display
+        from bigdag.terminal import printable
 
         with ends_like_ctrl_c(), warnings.catch_warnings():
             warnings.simplefilter("always", DataWarning)
@@ -52,6 +66,16 @@ class _Words(TyperGroup):
                 raise typer.Exit(2 if words else 1) from None
             except MemoryError as error:
                 display.show_error(f"The memory is used up: {error}. Use fewer variables.")
+                raise typer.Exit(1) from None
+            except _REFUSED_WORDS as error:
+                error.message = printable(error.message)  # type: ignore[attr-defined]
+                raise
+            except OSError as error:
+                if error.errno not in _CANNOT_PRINT:
+                    raise
+                with suppress(OSError):
+                    sys.stdout.close()  # or it would be tried again at the end
+                display.show_error(f"The result could not be printed: {error.strerror}.")
                 raise typer.Exit(1) from None
             except KeyboardInterrupt:
                 display.show_error("Interrupted.")
@@ -200,6 +224,9 @@ _Threshold = Annotated[float | None, _option(help="Keep only arcs with |weight| 
 _Cut = Annotated[
     Any, _number_or("auto", "Keep arcs with |weight| above it; auto: those worth their cost.")
 ]
+_SafeCsv = Annotated[
+    bool, _option("--safe-csv", help="Guard names in a .csv that spreadsheets take for formulas.")
+]
 _Quiet = Annotated[bool, _option("--quiet", help="No progress, no summary.")]
 
 
@@ -237,6 +264,7 @@ def fit(
     header: _Header = None,
     row_labels: _RowLabels = None,
     threshold: _Cut = None,
+    safe_csv: _SafeCsv = False,
     force: _Force = False,
     quiet: _Quiet = False,
     as_json: _Json = False,
@@ -245,14 +273,17 @@ def fit(
     from bigdag import cli_display as display
     from bigdag import cli_fit
     from bigdag.dag import DAG
-    from bigdag.graph_files import check_output
+    from bigdag.graph_files import check_output, graph_writer
     from bigdag.methods import find_method
 
     chosen = find_method(method)
     out = Path(f"{Path(table.name.removesuffix('.gz')).stem}.dag.parquet") if out is None else out
-    if out.exists() and out.samefile(table):
-        raise ParameterError(f"{out} is the table itself. Give another name to write to.")
-    check_output(out, force)
+    with suppress(OSError):
+        if out.samefile(table):
+            raise ParameterError(f"{out} is the table itself. Give another name to write to.")
+    if safe_csv and out.suffix.lower() != ".csv":
+        raise ParameterError(f"--safe-csv goes with an --out that ends in .csv. Got {out}.")
+    output = check_output(out, force)
     if search_score is not None and not search:
         raise ParameterError("--search-score goes with --search.")
     given = _present(
@@ -278,7 +309,7 @@ def fit(
             found = recipe.follow(data, progress.callback)
             dag = recipe.cut(found, data)
             _refuse_nothing(found, dag, out)
-            dag.save(out, force)
+            out = output.write(graph_writer(out, dag._graph(), safe_csv))
             if check_units and not found.failed:
                 agreement = cli_fit.check_units(recipe, raw, dag, standardise, progress.callback)
     report = {
@@ -299,7 +330,7 @@ def fit(
         _print_json(report)
     elif not quiet:
         display.show_fit(report)
-    _fail_if(found.failed, agreement, out)
+    _fail_if(output.trouble, _ended_early(found.failed, agreement, out))
 
 
 def _refuse_nothing(found: Outcome, dag: DAG, out: Path) -> None:
@@ -310,20 +341,27 @@ def _refuse_nothing(found: Outcome, dag: DAG, out: Path) -> None:
         )
 
 
-def _fail_if(failed: str | None, agreement: dict[str, Any] | None, out: Path) -> None:
-    """End with exit code 1 if a fit was interrupted or has diverged; its DAG is written."""
-    from bigdag import cli_display as display
-
+def _ended_early(failed: str | None, agreement: dict[str, Any] | None, out: Path) -> str | None:
+    """Say that a fit was interrupted or has diverged; its DAG is written."""
     if failed:
-        display.show_error(f"The fit {failed}. The best DAG so far was written to {out}.")
-    elif agreement is not None and agreement["status"] in ("interrupted", "diverged"):
-        display.show_error(
+        return f"The fit {failed}. The best DAG so far was written to {out}."
+    if agreement is not None and agreement["status"] in ("interrupted", "diverged"):
+        return (
             f"The second fit of --check-units ended early ({agreement['status']}). The DAG of the "
             f"first one was written to {out}."
         )
-    else:
-        return
-    raise typer.Exit(1)
+    return None
+
+
+def _fail_if(*troubles: str | None) -> None:
+    """Show what went wrong, if anything did, and end with exit code 1."""
+    from bigdag import cli_display as display
+
+    for trouble in troubles:
+        if trouble is not None:
+            display.show_error(trouble)
+    if any(trouble is not None for trouble in troubles):
+        raise typer.Exit(1)
 
 
 def _present(**values: Any) -> dict[str, Any]:
@@ -350,7 +388,9 @@ def _print_json(report: dict[str, Any]) -> None:
             return None  # JSON has no word for it
         return str(value) if isinstance(value, Path) else value
 
-    typer.echo(json.dumps(plain(report), indent=2, allow_nan=False, ensure_ascii=False))
+    from bigdag.terminal import json_text
+
+    typer.echo(json_text(plain(report)))
 
 
 # ------------------------------------------------------------------ show
@@ -412,16 +452,21 @@ def show(
         except GraphError as error:
             raise ParameterError(f"--variable: {error}") from None
         report["variable"] = _around(dag, part, variable, radius)
+    trouble = None
     if plot is not None:
         from bigdag.plot import draw
+        from bigdag.writing import Output
 
         title = None if variable is None else f"{variable} and what is near it (--radius {radius})"
-        draw(part, plot, highlight=variable, max_nodes=max_nodes, title=title, force=force)
-        report["plot"] = plot
+        picture = Output(plot, force)
+        draw(part, picture, highlight=variable, max_nodes=max_nodes, title=title)
+        report["plot"] = picture.saved
+        trouble = picture.trouble
     if as_json:
         _print_json(report)
     else:
         display.show_dag(report)
+    _fail_if(trouble)
 
 
 def _around(dag: DAG, part: DAG, name: str, radius: int) -> dict[str, Any]:
@@ -458,23 +503,27 @@ def simulate(
         bool, _option("--standardise", help="Scale columns to variance 1.")
     ] = False,
     iscm: Annotated[bool, _option("--iscm", help="Scale variables as they are generated.")] = False,
+    memory_limit: Annotated[str | None, _option(help="Such as 4GB.")] = None,
     force: _Force = False,
     as_json: _Json = False,
 ) -> None:
     """Make a random DAG and samples of it: two tables, the truth and a card."""
     from bigdag import cli_display as display
     from bigdag.worlds import World, write_world
+    from bigdag.writing import Output
 
     if standardise and iscm:
         raise ParameterError("--standardise and --iscm exclude each other. Give one of them.")
     units = "standardised" if standardise else "internal" if iscm else "raw"
     rows = n if validation is None else validation
     world = World(d, k, graph, noise, scale, n, rows, seed, units)
-    card = write_world(world, out, force)
+    output = Output(out, force, folder=True)
+    card = write_world(world, output, memory_limit=memory_limit)
     if as_json:
-        _print_json({"out": out, **card})
+        _print_json({"out": output.saved, **card})
     else:
-        display.show_card(card, str(out))
+        display.show_card(card, str(output.saved))
+    _fail_if(output.trouble)
 
 
 # ------------------------------------------------------------------ evaluate
@@ -523,6 +572,9 @@ def evaluate(
 # ------------------------------------------------------------------ methods
 
 
+_MOST = 10**15  # variables or samples in a question about memory
+
+
 @app.command()
 def methods(
     d: Annotated[int, typer.Option("--d", help="Variables.")] = 5000,
@@ -536,6 +588,8 @@ def methods(
     for name, value in (("--d", d), ("--n", n)):
         if value < 1:
             raise ParameterError(f"{name} must be at least 1. Got {value} instead.")
+        if value > _MOST:
+            raise ParameterError(f"{name} must be at most {_MOST:,}. Got a larger number instead.")
     rows = [
         {
             "method": row.word,

@@ -1,21 +1,27 @@
 """What the command shows to people: progress and messages on stderr, results on stdout.
 
-Every function takes the report that ``--json`` would print, so that both say the same.
+Every function takes the report that ``--json`` would print, so that both say the same. Names, paths
+and cells come from files that anybody may have written: what a terminal would obey is shown as an
+escape, in all of them (see `bigdag.terminal`).
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from pathlib import PurePath
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from bigdag.errors import DataWarning
+from bigdag.terminal import printable
 
 if TYPE_CHECKING:
     from bigdag.learners.base import State
@@ -45,10 +51,29 @@ _STATUS = {
 # ------------------------------------------------------------------ messages and progress
 
 
+def _printable_parts(value: Any) -> Any:
+    """Return a report with all its texts printable."""
+    if isinstance(value, str | PurePath):
+        return printable(str(value))
+    if isinstance(value, Mapping):
+        return {key: _printable_parts(part) for key, part in value.items()}
+    return [_printable_parts(part) for part in value] if isinstance(value, list) else value
+
+
+def _of_printable_parts(show: Callable[..., None]) -> Callable[..., None]:
+    """Give a function its arguments printable."""
+
+    @wraps(show)
+    def shown(*given: Any) -> None:
+        show(*map(_printable_parts, given))
+
+    return shown
+
+
 def _message(kind: str, style: str, text: str) -> None:
     # Not wrapped: a sentence stays one line for whoever searches or copies it.
     console = Console(stderr=True, soft_wrap=True, highlight=False)
-    console.print(Text.assemble((f"{kind}: ", style), text))
+    console.print(Text.assemble((f"{kind}: ", style), printable(text)))
 
 
 def show_error(text: str) -> None:
@@ -112,7 +137,7 @@ class FitProgress:
 
     def phase(self, text: str) -> None:
         """Say what is under way before the first iteration."""
-        self._progress.update(self._task, description=text)
+        self._progress.update(self._task, description=escape(printable(text)))
 
     def _step(self, state: State) -> None:
         share, left = _share_and_left(
@@ -120,7 +145,7 @@ class FitProgress:
         )
         self._progress.update(
             self._task,
-            description=state.phase,
+            description=escape(printable(state.phase)),
             total=None if share is None else 1.0,
             completed=share or 0.0,
             numbers=(
@@ -218,6 +243,7 @@ def _listing(names: Sequence[str]) -> str:
 _SCORES = {"least_squares": "least squares", "bic": "extended BIC"}
 
 
+@_of_printable_parts
 def show_fit(report: Mapping[str, Any]) -> None:
     """Print the summary of a fit."""
     console = _console()
@@ -298,6 +324,7 @@ def _open_arcs(count: int | None) -> str:
     return f", {count:,} of them undirected (–): data cannot tell which way" if count else ""
 
 
+@_of_printable_parts
 def show_dag(report: Mapping[str, Any]) -> None:
     """Print what `bigdag show` found in a DAG."""
     console = _console()
@@ -342,6 +369,7 @@ def show_dag(report: Mapping[str, Any]) -> None:
         console.print(Text(f"Drawn to {report['plot']}"), soft_wrap=True)
 
 
+@_of_printable_parts
 def show_card(card: Mapping[str, Any], folder: str) -> None:
     """Print what `bigdag simulate` made."""
     units = {"raw": "raw", "standardised": "standardised", "internal": "internally standardised"}
@@ -387,6 +415,7 @@ _SINGLE = {
 }
 
 
+@_of_printable_parts
 def show_evaluation(report: Mapping[str, Any]) -> None:
     """Print the scores of a DAG against the truth."""
     scores = report["metrics"]
@@ -414,6 +443,7 @@ def _score(value: float | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
+@_of_printable_parts
 def show_methods(report: Mapping[str, Any]) -> None:
     """Print the table of methods."""
     from bigdag.resources import format_bytes

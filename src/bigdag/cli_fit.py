@@ -24,6 +24,7 @@ from bigdag.data import Dataset, as_dataset
 from bigdag.errors import DataWarning, ParameterError, missing_extra
 from bigdag.gram import Gram
 from bigdag.learners.penalty_path import require_rows
+from bigdag.matching import on_columns
 from bigdag.metrics import var_sortability
 from bigdag.selection import significant
 from bigdag.simulate import standardise
@@ -408,8 +409,7 @@ def check_units(
     factor = sd if in_deviations else 1 / sd  # a value here becomes one there
     warm = recipe.parameters.get("warm_start_dag")
     if warm is not None and warm.n_nodes == len(sd):
-        if warm.named and raw.named and set(warm.names) == set(raw.names):
-            warm = warm.subgraph(raw.names)
+        warm = on_columns(warm, raw)
         parameters = recipe.parameters | {"warm_start_dag": _in_units(warm, factor)}
         recipe = replace(recipe, parameters=parameters)
     other = recipe.follow(there, callback)

@@ -274,7 +274,9 @@ class DAG:
             graph.es["reversible"] = arcs.reversible.tolist()
         return graph
 
-    def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
+    def save(
+        self, path: str | os.PathLike[str], force: bool = False, *, safe_csv: bool = False
+    ) -> None:
         """Write the DAG to a file, whole or not at all; the suffix names the format.
 
         Every format keeps the weights to the bit, the names, the order and what is reversible.
@@ -283,7 +285,7 @@ class DAG:
         - ``.parquet``: one row an arc (source, target, weight), the strongest first.
         - ``.csv``: the same rows as text, and below them every node twice, with empty target and
           weight: first by index, then in causal order. ``pandas.read_csv(path).dropna()`` holds
-          the arcs alone.
+          the arcs alone. The file ends with an empty line, so that one that was cut off is told.
         - ``.graphml``: for networkx, igraph, Cytoscape, Gephi.
         - ``.dot``: for Graphviz. The weight stands in `value`, as Graphviz takes `weight` for a
           wish about lengths.
@@ -294,7 +296,11 @@ class DAG:
         path : path-like
             The file. It must not exist, unless `force` is given.
         force : bool, default=False
-            Overwrite the file.
+            Overwrite the file, if it is a regular one and not read-only; its mode stays.
+        safe_csv : bool, default=False
+            Write names that a spreadsheet would compute as formulas, those that begin with ``=``,
+            ``+``, ``-`` or ``@``, with an apostrophe before them. `load` takes it away again.
+            Only for ``.csv``.
 
         Examples
         --------
@@ -305,7 +311,11 @@ class DAG:
         ...     DAG.load(f"{folder}/dag.parquet") == dag
         True
         """
-        write_graph(path, Graph(self.names, self.order, self._arcs()), force)
+        write_graph(path, self._graph(), force, safe_csv)
+
+    def _graph(self) -> Graph:
+        """Return what files hold of it."""
+        return Graph(self.names, self.order, self._arcs())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> DAG:

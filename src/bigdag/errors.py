@@ -5,6 +5,8 @@ Every message says what was given, what is allowed and what to do about it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 __all__ = [
     "BigdagError",
     "DataError",
@@ -14,6 +16,7 @@ __all__ = [
     "MissingExtraError",
     "OutputExistsError",
     "ParameterError",
+    "few_names",
     "missing_extra",
 ]
 
@@ -77,3 +80,16 @@ Install it with: pip install 'bigdag[torch]'
         f"{purpose} needs the package {package!r}, which is not installed. "
         f"Install it with: pip install 'bigdag[{extra}]'"
     )
+
+
+def few_names(names: Sequence[str], shown: int = 3) -> str:
+    """Return some names for a message, and how many more there are.
+
+    Examples
+    --------
+    >>> few_names(["a", "b", "c", "d", "e"])
+    "'a', 'b', 'c' and 2 more"
+    """
+    more = len(names) - shown
+    text = ", ".join(repr(name) for name in names[:shown])
+    return f"{text} and {more:,} more" if more > 0 else text

@@ -1,17 +1,19 @@
 """DAGs in files: each format is one writer and one reader of a `Graph`, chosen by the suffix.
 
-Nothing is checked here but the file itself; what reads a graph says what to build of it.
+Nothing is checked here but the file itself; what reads a graph says what to build of it. A file
+that `write_graph` wrote and that was cut off or damaged, at whatever byte, is refused or gives the
+same graph: each format keeps a digest of the graph, and has an end that can be told. A file without
+a digest, of an earlier bigdag or of another program, is read as it is.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
 import re
-import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
@@ -21,12 +23,13 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 from bigdag.acyclic import rank_of
-from bigdag.errors import BigdagError, DataError, OutputExistsError, ParameterError
+from bigdag.errors import BigdagError, DataError, ParameterError, few_names
+from bigdag.writing import Output, whole_file
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Arcs", "Graph", "check_output", "read_graph", "whole_file", "write_graph"]
+__all__ = ["Arcs", "Graph", "check_output", "graph_writer", "read_graph", "write_graph"]
 
 _VERSION = 1  # of the file formats; a reader refuses what is newer
 _T = TypeVar("_T")
@@ -85,8 +88,13 @@ class Graph(NamedTuple):
     arcs: Arcs
 
 
-def check_output(path: str | os.PathLike[str], force: bool = False) -> None:
-    """Refuse a path now that `write_graph` would refuse after the long work of making the graph.
+def check_output(path: str | os.PathLike[str], force: bool = False) -> Output:
+    """Refuse a path now that could not be written after the long work of making the graph.
+
+    Returns
+    -------
+    Output
+        Give its `write` what `graph_writer` returns: then the graph is not lost.
 
     Examples
     --------
@@ -96,10 +104,34 @@ def check_output(path: str | os.PathLike[str], force: bool = False) -> None:
     bigdag.errors.ParameterError: The suffix of a DAG's file must be one of .npz, ...
     """
     _format(path)
-    _checked_target(path, force)
+    return Output(path, force).reserve()
 
 
-def write_graph(path: str | os.PathLike[str], graph: Graph, force: bool = False) -> None:
+def graph_writer(
+    path: str | os.PathLike[str], graph: Graph, safe_csv: bool = False
+) -> Callable[[BinaryIO], None]:
+    """Return what writes a graph to an open file, in the format that the path's suffix names.
+
+    Examples
+    --------
+    >>> file = io.BytesIO()
+    >>> graph_writer("a.dot", Graph(["a"], np.array([0]), Arcs.of([], [], [])))(file)
+    >>> file.getvalue()[:16]
+    b'digraph bigdag {'
+    """
+    write = _format(path).write
+    if safe_csv:
+        if write is not _write_csv:
+            raise ParameterError(
+                f"Only a .csv file can be made safe for spreadsheets (safe_csv). Got {path}."
+            )
+        write = _write_safe_csv
+    return lambda file: write(graph, file)
+
+
+def write_graph(
+    path: str | os.PathLike[str], graph: Graph, force: bool = False, safe_csv: bool = False
+) -> None:
     """Write a graph to a file, whole or not at all; the order must be known.
 
     Examples
@@ -109,11 +141,11 @@ def write_graph(path: str | os.PathLike[str], graph: Graph, force: bool = False)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_graph(f"{folder}/a.csv", graph)
     ...     print(Path(folder, "a.csv").read_text().splitlines()[:2])
-    ['source,target,weight', 'b,a,2.0']
+    ['"source",target,weight', 'b,a,2.0']
     """
-    write = _format(path).write
+    write = graph_writer(path, graph, safe_csv)
     with whole_file(path, force) as file:
-        write(graph, file)
+        write(file)
 
 
 def read_graph(path: str | os.PathLike[str], build: Callable[[Graph], _T]) -> _T:
@@ -144,66 +176,73 @@ def read_graph(path: str | os.PathLike[str], build: Callable[[Graph], _T]) -> _T
             ) from error
 
 
-@contextmanager
-def whole_file(path: str | os.PathLike[str], force: bool = False) -> Iterator[BinaryIO]:
-    """Open a binary file that appears at `path` whole when the block ends well, or not at all.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with whole_file(f"{folder}/a.txt") as file:
-    ...         _ = file.write(b"all of it")
-    ...     os.listdir(folder)
-    ['a.txt']
-    """
-    target = _checked_target(path, force)
-    temporary = target.with_name(f".bigdag-{secrets.token_hex(8)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except OSError as error:
-        if isinstance(error, BigdagError):
-            raise
-        raise BigdagError(
-            f"Could not write {path}: {error.strerror or error}. Nothing was written."
-        ) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
-
-
-def _checked_target(path: str | os.PathLike[str], force: bool) -> Path:
-    """Return the file to write for `path`, through a link if it is one, or say why not."""
-    target = Path(os.path.realpath(path) if os.path.islink(path) else path)
-    if target.is_dir():
-        raise ParameterError(
-            f"{path} is a folder. Give the name of a file to write. Nothing was written."
-        )
-    if target.exists() and not force:
-        raise OutputExistsError(
-            f"{path} exists already and was left alone. Choose another name, or overwrite it "
-            "with force=True (--force on the command line)."
-        )
-    if not target.parent.is_dir():
-        raise ParameterError(f"Cannot write {path}: the folder {target.parent} does not exist.")
-    return target
+# ------------------------------------------------------------------ what files hold, checked
 
 
 def _check_version(found: Any) -> None:
-    if int(found) > _VERSION:
+    if isinstance(found, bool) or not isinstance(found, int) or found < 1:
+        raise DataError(f"the format's version must be a whole number. Got {found!r}.")
+    if found > _VERSION:
         raise DataError(
             f"the file has format {found}, and this bigdag reads formats up to {_VERSION}. "
             "Install a newer bigdag."
         )
 
 
+def _digest(graph: Graph) -> str:
+    """Return a SHA-256 of names, order and arcs, in whatever sequence the arcs are."""
+    arcs = graph.arcs.pick(np.lexsort((graph.arcs.target, graph.arcs.source)))
+    digest = hashlib.sha256(json.dumps(list(graph.names)).encode())
+    for part in (graph.order, arcs.source, arcs.target):
+        digest.update(np.ascontiguousarray(part, dtype="<i8").tobytes() + b";")
+    digest.update(arcs.weight.astype("<f8").tobytes() + b";")
+    if arcs.reversible is not None:
+        digest.update(arcs.reversible.tobytes())
+    return digest.hexdigest()
+
+
+def _check_digest(graph: Graph, found: Any) -> Graph:
+    """Return the graph if it is what the digest is of; a file of an earlier bigdag has none."""
+    if found is not None and found != _digest(graph):
+        raise DataError(
+            "the file is damaged or was changed: what it holds does not agree with its digest. "
+            "Write it again."
+        )
+    return graph
+
+
+def _array(values: Any, kinds: str, what: str, length: int | None = None) -> NDArray[Any]:
+    """Return a flat array whose numbers are of one of the kinds (of numpy), or refuse it."""
+    array = np.asarray(values)
+    words = {"iu": "whole numbers", "iuf": "numbers", "b": "true and false"}[kinds]
+    if array.ndim != 1 or (len(array) and array.dtype.kind not in kinds):
+        raise DataError(f"{what} must be a list of {words}.")
+    if length is not None and len(array) != length:
+        raise DataError(f"{what} must have {length} entries. It has {len(array)}.")
+    return array
+
+
+def _checked_names(names: Any) -> list[str]:
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise DataError("the names of the nodes must be a list of texts.")
+    return names
+
+
+def _order_of_places(places: Sequence[int]) -> NDArray[np.int64]:
+    """Return the nodes in the order that their places in it say."""
+    if sorted(places) != list(range(len(places))):
+        raise DataError(f"the places in the order must be 0 to {len(places) - 1}, each once.")
+    return np.argsort(np.array(places, dtype=np.int64))
+
+
+# ------------------------------------------------------------------ .npz
+
+
 def _write_npz(graph: Graph, file: BinaryIO) -> None:
     arcs = graph.arcs
     arrays: dict[str, Any] = {
+        # The digest comes first: a damaged list of members loses the last ones.
+        "digest": np.frombuffer(bytes.fromhex(_digest(graph)), dtype=np.uint8),
         "bigdag": np.int64(_VERSION),
         # JSON as bytes: numpy's own text arrays drop trailing NULs and pad to the longest name.
         "names": np.frombuffer(json.dumps(graph.names).encode(), dtype=np.uint8),
@@ -217,14 +256,35 @@ def _write_npz(graph: Graph, file: BinaryIO) -> None:
     np.savez(file, **arrays)
 
 
+_NPZ_MEMBERS = {"digest", "bigdag", "names", "order", "source", "target", "weight", "reversible"}
+
+
 def _read_npz(file: BinaryIO) -> Graph:
     with np.load(file, allow_pickle=False) as arrays:
-        _check_version(arrays["bigdag"])
-        names = json.loads(arrays["names"].tobytes())
-        arcs = Arcs.of(
-            arrays["source"], arrays["target"], arrays["weight"], arrays.get("reversible")
-        )
-        return Graph(names, arrays["order"], arcs)
+        foreign = [name for name in arrays.files if name not in _NPZ_MEMBERS]
+        if foreign:
+            raise DataError(f"the file has members that no DAG has: {few_names(foreign)}.")
+        # Numpy reads no further than an array seems to go, and so not to the checksum after it.
+        damaged = arrays.zip.testzip()
+        if damaged is not None:
+            raise DataError(f"the file is damaged: the checksum of {damaged} is wrong.")
+        _check_version(int(_array(arrays["bigdag"].ravel(), "iu", "bigdag", 1)[0]))
+        names = _checked_names(json.loads(arrays["names"].tobytes()))
+        weight = _array(arrays["weight"], "iuf", "weight")
+        m, flags = len(weight), None
+        if "reversible" in arrays:
+            flags = _array(arrays["reversible"], "b", "reversible", m)
+        source, target = (_array(arrays[end], "iu", end, m) for end in ("source", "target"))
+        order = _array(arrays["order"], "iu", "order", len(names))
+        digest = arrays["digest"].tobytes().hex() if "digest" in arrays else None
+        return _check_digest(Graph(names, order, Arcs.of(source, target, weight, flags)), digest)
+
+
+# ------------------------------------------------------------------ .parquet
+
+
+# The columns' ids in a file of ours: they show that its header was lost. No other writer sets them.
+_FIELD_ID = 716_000
 
 
 def _write_parquet(graph: Graph, file: BinaryIO) -> None:
@@ -244,21 +304,39 @@ def _write_parquet(graph: Graph, file: BinaryIO) -> None:
         )
     # A row holds an arc, so the nodes without one and the order go into the file's own header.
     about = {"version": _VERSION, "names": graph.names, "order": graph.order.tolist()}
-    table = pa.table(columns).replace_schema_metadata({"bigdag": json.dumps(about)})
-    pq.write_table(table, file)
+    # The digest has an entry of its own: each shows that the other was lost.
+    check = {"arcs": len(arcs.source), "digest": _digest(graph)}
+    metadata = {"bigdag": json.dumps(about), "bigdag_check": json.dumps(check)}
+    schema = pa.schema(
+        [
+            pa.field(name, column.type, metadata={b"PARQUET:field_id": str(_FIELD_ID + k)})
+            for k, (name, column) in enumerate(columns.items())
+        ],
+        metadata,
+    )
+    pq.write_table(pa.table(columns, schema), file, write_page_checksum=True)
 
 
 def _read_parquet(file: BinaryIO) -> Graph:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pq.ParquetFile(file).read()
+    table = pq.ParquetFile(file, page_checksum_verification=True).read()
     metadata = table.schema.metadata or {}
+    ids = [int((field.metadata or {}).get(b"PARQUET:field_id", -1)) for field in table.schema]
+    checked = any(k // 1000 == _FIELD_ID // 1000 for k in ids) or b"bigdag_check" in metadata
+    if checked and not (b"bigdag" in metadata and b"bigdag_check" in metadata):
+        raise DataError("the file is damaged: the header that bigdag wrote is not there.")
     if b"bigdag" not in metadata:
         return _from_table(table)
     about = json.loads(metadata[b"bigdag"])
     _check_version(about["version"])
-    return _from_table(table, pa.array(about["names"], type=pa.string()), about["order"])
+    names = pa.array(_checked_names(about["names"]), type=pa.string())
+    graph = _from_table(table, names, _array(about["order"], "iu", "order", len(names)))
+    check = json.loads(metadata.get(b"bigdag_check", b"{}"))
+    if check.get("arcs", len(table)) != len(table):
+        raise DataError(f"the file must hold {check['arcs']} arcs, and holds {len(table)}.")
+    return _check_digest(graph, check.get("digest"))
 
 
 def _from_table(table: Any, names: Any = None, order: Any = None) -> Graph:
@@ -270,7 +348,7 @@ def _from_table(table: Any, names: Any = None, order: Any = None) -> Graph:
         if column not in table.column_names:
             raise DataError(
                 f"the table has no column {column!r}. It needs source, target and, unless all "
-                f"weights are 1, weight; it has {', '.join(map(repr, table.column_names))}."
+                f"weights are 1, weight; it has {few_names(table.column_names)}."
             )
     ends = [table[end].cast(pa.string()).combine_chunks() for end in ("source", "target")]
     if ends[0].null_count:
@@ -288,6 +366,8 @@ def _from_table(table: Any, names: Any = None, order: Any = None) -> Graph:
     arcs = table.filter(is_arc)
     weight = np.ones(len(arcs))
     if "weight" in table.column_names:
+        if pa.types.is_boolean(table["weight"].type):
+            raise DataError("the column 'weight' must hold numbers, not true and false.")
         weight = arcs["weight"].cast(pa.float64()).to_numpy()
         if not np.isfinite(weight).all():
             row = np.flatnonzero(is_arc)[np.argmin(np.isfinite(weight))] + 1
@@ -302,38 +382,96 @@ def _from_table(table: Any, names: Any = None, order: Any = None) -> Graph:
     return Graph(names.to_pylist(), order, Arcs.of(source, target, weight, flags))
 
 
-def _csv_lines(graph: Graph) -> Iterator[str]:
+# ------------------------------------------------------------------ .csv
+
+# The header of a file that bigdag wrote differs from that of anybody's edge list by two quotes,
+# which no reader of CSV sees. Such a file ends with an empty line, which readers skip: one that
+# does not was cut off. The first node's row below the arcs holds part of the digest, as a number in
+# the place of a weight. Where the quotes are about "target", names are written for spreadsheets.
+_OURS, _OURS_SAFE = b'"source",target', b'source,"target'
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a cell begins that spreadsheets compute
+
+
+def _csv_lines(graph: Graph, safe: bool = False) -> Iterator[str]:
     arcs = graph.arcs.strongest_first()
     # The empty name is quoted: unquoted, it is a missing one.
     plain = re.compile(r"[^\s\",](?:[^\r\n\",]*[^\s\",])?")
-    quoted = (n.replace('"', '""') for n in graph.names)
-    names = [n if plain.fullmatch(n) else f'"{q}"' for n, q in zip(graph.names, quoted)]
+    shown = [f"'{n}" if safe and n.startswith(("'", *_FORMULA)) else n for n in graph.names]
+    quoted = (n.replace('"', '""') for n in shown)
+    names = [n if plain.fullmatch(n) else f'"{q}"' for n, q in zip(shown, quoted)]
     extra = "" if arcs.reversible is None else ","
-    yield f"source,target,weight{extra and ',direction'}\n"
+    head = (_OURS_SAFE + b'"' if safe else _OURS).decode()
+    yield f"{head},weight{extra and ',direction'}\n"
     for i, j, w, mark in arcs.rows(",--", ",->"):
         yield f"{names[i]},{names[j]},{w!r}{mark}\n"
+    check = str(_csv_check(graph))
     for v in [*range(len(names)), *graph.order.tolist()]:
-        yield f"{names[v]},,{extra}\n"
+        yield f"{names[v]},,{check}{extra}\n"
+        check = ""
+    yield "\n"
+
+
+def _csv_check(graph: Graph) -> int:
+    """Return as much of the digest as a double can hold."""
+    return int(_digest(graph)[:13], 16)
 
 
 def _read_csv(file: BinaryIO) -> Graph:
     import pyarrow as pa
     from pyarrow import csv
 
+    head = file.read(32).removeprefix(b"\xef\xbb\xbf")
+    safe = head.startswith(_OURS_SAFE)
+    ours = safe or head.startswith(_OURS)
+    file.seek(0)
+    if ours:
+        _check_csv_end(file)
     types = dict.fromkeys(("source", "target", "direction"), pa.string())
-    return _from_table(
-        csv.read_csv(
-            file,
-            csv.ReadOptions(block_size=1 << 24),
-            csv.ParseOptions(newlines_in_values=True),
-            csv.ConvertOptions(
-                column_types=types | {"weight": pa.float64()},
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
+    table = csv.read_csv(
+        file,
+        csv.ReadOptions(block_size=1 << 24),
+        csv.ParseOptions(newlines_in_values=True),
+        csv.ConvertOptions(
+            column_types=types | {"weight": pa.float64()},
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
     )
+    graph = _from_table(table)
+    if not ours:
+        return graph
+    if safe:
+        graph = graph._replace(names=[name.removeprefix("'") for name in graph.names])
+    if not graph.names:
+        return graph
+    nodes = table.filter(table["target"].is_null())
+    if graph.order is None or nodes["weight"][0].as_py() != _csv_check(graph):
+        raise DataError(
+            "the file is damaged or was changed: what it holds does not agree with its digest. "
+            f"{_CSV_OF_ONES_OWN}"
+        )
+    return graph
+
+
+_CSV_OF_ONES_OWN = (
+    "If you changed it on purpose, begin it with source,target,weight without quotes: then it is "
+    "read as an edge list of your own."
+)
+
+
+def _check_csv_end(file: BinaryIO) -> None:
+    """Refuse a file of ours that does not end with an empty line outside of quotes."""
+    quotes, tail = 0, b""
+    while chunk := file.read(1 << 20):
+        quotes += chunk.count(b'"')
+        tail = (tail + chunk)[-4:]
+    file.seek(0)
+    if quotes % 2 or not tail.replace(b"\r\n", b"\n").endswith(b"\n\n"):
+        raise DataError(f"the file is cut off: it must end with an empty line. {_CSV_OF_ONES_OWN}")
+
+
+# ------------------------------------------------------------------ .json
 
 
 def _json_text(graph: Graph) -> Iterator[str]:
@@ -347,18 +485,52 @@ def _json_text(graph: Graph) -> Iterator[str]:
     }
     if arcs.reversible is not None:
         content["reversible"] = arcs.reversible.tolist()
-    yield json.dumps(content)
+    yield json.dumps(content | {"digest": _digest(graph)})
 
 
 def _read_json(file: BinaryIO) -> Graph:
-    content = json.load(file)
+    def constant(word: str) -> None:
+        raise DataError(f"numbers must be finite. Got {word}.")
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise DataError("an entry is there more than once.")
+        return found
+
+    content = json.load(file, parse_constant=constant, object_pairs_hook=members)
     if not isinstance(content, dict) or content.get("format") != "bigdag":
         raise DataError('the file is JSON, but without "format": "bigdag".')
     _check_version(content["version"])
-    table = np.array(content["arcs"], dtype=np.float64).reshape(-1, 3)
-    arcs = Arcs.of(table[:, 0], table[:, 1], table[:, 2], content.get("reversible"))
-    return Graph(content["nodes"], content["order"], arcs)
+    names, rows = _checked_names(content["nodes"]), content["arcs"]
+    if not isinstance(rows, list) or not all(isinstance(r, list) and len(r) == 3 for r in rows):
+        raise DataError('"arcs" must be a list of arcs [source, target, weight].')
+    source, target, weight = zip(*rows) if rows else ((), (), ())
+    flags = content.get("reversible")
+    arcs = Arcs.of(
+        _typed(source, (int,), "the source of an arc"),
+        _typed(target, (int,), "the target of an arc"),
+        _typed(weight, (int, float), "the weight of an arc"),
+        None if flags is None else _array(_typed(flags, (bool,), "reversible"), "b", "reversible"),
+    )
+    if flags is not None and len(flags) != len(rows):
+        raise DataError(f"reversible must have {len(rows)} entries. It has {len(flags)}.")
+    order = _array(_typed(content["order"], (int,), "the order"), "iu", "order", len(names))
+    return _check_digest(Graph(names, order, arcs), content.get("digest"))
 
+
+def _typed(values: Any, kinds: tuple[type, ...], what: str) -> Sequence[Any]:
+    """Return a sequence if its values are of these types and no other: True is no number."""
+    if not isinstance(values, list | tuple):
+        raise DataError(f"{what} must be a list.")
+    words = {int: "a whole number", float: "a number", bool: "true or false"}[kinds[-1]]
+    for value in values:
+        if type(value) not in kinds:
+            raise DataError(f"{what} must be {words}. Got {value!r:.60}.")
+    return values
+
+
+# ------------------------------------------------------------------ .graphml
 
 # What XML cannot hold even escaped, and what it would change on reading.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -373,6 +545,8 @@ def _graphml_lines(graph: Graph) -> Iterator[str]:
     arcs = graph.arcs
     yield '<?xml version="1.0" encoding="UTF-8"?>\n'
     yield '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n'
+    # As a comment, for other programs leave it out when they write what was changed in them.
+    yield f"<!-- bigdag sha256 {_digest(graph)} -->\n"
     for owner, keys in _GRAPHML_KEYS.items():
         for key, kind in keys.items():
             if key != "reversible" or arcs.reversible is not None:
@@ -395,10 +569,15 @@ class _GraphML:
 
     def __init__(self, file: BinaryIO) -> None:
         self.ours = False
-        self.keys: dict[str, str] = {}  # key id -> attribute name
+        self.keys: dict[str, tuple[str, str]] = {}  # key id -> what it is for, attribute name
+        self.defaults: dict[tuple[str, str], str] = {}  # what for, attribute name -> value
         self.nodes: dict[str, tuple[str, int]] = {}  # node id -> name and place in the order
         self.arcs: tuple[list[str], list[str], list[float], list[bool]] = ([], [], [], [])
-        self._data: dict[str, str] = {}  # of the node or edge being read
+        self._directed = ""  # what edges are unless they say so themselves
+        self.digest: str | None = None
+        self._graphs = 0
+        self._open: list[str] = []  # the tags around what is being read
+        self._data: dict[str, str] = {}  # of the node, edge or graph being read
         self._text: list[str] = []
         self._about: dict[str, str] = {}
         self._key = ""
@@ -407,51 +586,122 @@ class _GraphML:
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text.append
+        parser.CommentHandler = self._comment
         parser.ParseFile(file)
+        if not self._graphs:
+            raise DataError("there is no graph in it.")
+
+    def knows(self, attribute: str) -> bool:
+        """Tell whether edges have an attribute."""
+        return any(name == attribute for owner, name in self.keys.values() if owner != "node")
+
+    def _comment(self, text: str) -> None:
+        if text.startswith(" bigdag sha256 "):
+            self.digest = text.split()[-1]
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         tag = tag.rpartition("}")[2]
-        if tag == "data":
-            self._key = self.keys.get(attributes["key"], "")
+        around = self._open[-1] if self._open else ""
+        self._open.append(tag)
+        if tag in ("data", "default"):
             self._text.clear()
+            if tag == "data":
+                self._key = attributes["key"]
         elif tag in ("node", "edge"):
+            if around != "graph":
+                raise DataError(f"a {tag} stands inside of a {around}; only flat graphs are read.")
             self._about = attributes
             self._data.clear()
+            if tag == "edge" and attributes.get("directed", self._directed) != "true":
+                raise DataError(
+                    f"the edge from {attributes['source']!r} to {attributes['target']!r} is "
+                    "undirected."
+                )
         elif tag == "key":
-            self.keys[attributes["id"]] = attributes.get("attr.name", "")
-        elif tag == "graph" and attributes.get("edgedefault") == "undirected":
-            raise DataError("the graph is undirected.")
+            owner, name = attributes.get("for", "all"), attributes.get("attr.name", "")
+            if attributes["id"] in self.keys or (name and (owner, name) in self.keys.values()):
+                raise DataError(f"the key {attributes['id']!r} is there more than once.")
+            self._key = attributes["id"]
+            self.keys[self._key] = owner, name
+        elif tag == "graph":
+            self._graphs += 1
+            if self._graphs > 1:
+                raise DataError("there is more than one graph in it.")
+            if attributes.get("edgedefault") == "undirected":
+                raise DataError("the graph is undirected.")
+            self._directed = "true" if attributes.get("edgedefault") == "directed" else ""
+        elif tag == "hyperedge":
+            raise DataError("it has edges between more than two nodes.")
 
     def _end(self, tag: str) -> None:
-        tag, about, data = tag.rpartition("}")[2], self._about, self._data
-        if tag == "data":
-            data[self._key] = "".join(self._text)
-            if self._key == "bigdag":
-                _check_version(data["bigdag"])
-                self.ours = True
+        tag = tag.rpartition("}")[2]
+        self._open.pop()
+        if tag == "default":
+            if self._open[-1] == "key":
+                self.defaults[self.keys[self._key]] = "".join(self._text)
+        elif tag == "data":
+            self._end_data(self._open[-1])
         elif tag == "edge":
-            source, target, weight, reversible = self.arcs
-            source.append(about["source"])
-            target.append(about["target"])
-            weight.append(float(data.get("weight", 1.0)))
-            reversible.append(data.get("reversible") in ("true", "True", "1"))
+            self._end_edge()
         elif tag == "node":
-            name = data.get("name", about["id"])
-            if self.ours and "exact_name" in data:
-                name = json.loads(data["exact_name"])
-            self.nodes[about["id"]] = name, int(data["order"]) if self.ours else 0
+            self._end_node()
+
+    def _end_data(self, around: str) -> None:
+        name = self.keys.get(self._key, ("", ""))[1]
+        if around == "graph" and name == "bigdag":
+            _check_version(int("".join(self._text)))
+            self.ours = True
+        elif name and around in ("node", "edge"):
+            if name in self._data:
+                raise DataError(f"a {around} has more than one {name!r}.")
+            self._data[name] = "".join(self._text)
+
+    def _value(self, owner: str, name: str) -> str | None:
+        """Return an attribute of the node or edge that ends, or its default if there is one."""
+        default = self.defaults.get((owner, name), self.defaults.get(("all", name)))
+        return self._data.get(name, default)
+
+    def _end_edge(self) -> None:
+        source, target, weight, reversible = self.arcs
+        source.append(self._about["source"])
+        target.append(self._about["target"])
+        weight.append(float(self._value("edge", "weight") or 1.0))
+        flag = (self._value("edge", "reversible") or "false").strip().lower()
+        if flag not in _XML_BOOLEANS:
+            raise DataError(f"'reversible' must be true or false. Got {flag!r:.60}.")
+        reversible.append(_XML_BOOLEANS[flag])
+
+    def _end_node(self) -> None:
+        key = self._about["id"]
+        if key in self.nodes:
+            raise DataError(f"the node {key!r} is there more than once.")
+        given, exact = self._value("node", "name"), self._value("node", "exact_name")
+        name = key if given is None else given
+        if self.ours and exact is not None:
+            name = _checked_names([json.loads(exact)])[0]
+        self.nodes[key] = name, int(self._value("node", "order") or -1) if self.ours else 0
+
+
+_XML_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def _read_graphml(file: BinaryIO) -> Graph:
     found = _GraphML(file)
     index = {key: v for v, key in enumerate(found.nodes)}
     source, target, weight, flags = found.arcs
-    known = "reversible" in found.keys.values()
+    for key in {*source, *target} - index.keys():
+        raise DataError(f"an edge names the node {key!r}, which is not there.")
     ends = [index[v] for v in source], [index[v] for v in target]
-    arcs = Arcs.of(*ends, weight, flags if known else None)
-    order = np.argsort([place for _, place in found.nodes.values()]) if found.ours else None
-    return Graph([name for name, _ in found.nodes.values()], order, arcs)
+    arcs = Arcs.of(*ends, weight, flags if found.knows("reversible") else None)
+    places = [place for _, place in found.nodes.values()]
+    if found.digest is not None and not found.ours:
+        raise DataError("the file is damaged: the graph has no version of bigdag's format.")
+    order = _order_of_places(places) if found.ours else None
+    graph = Graph([name for name, _ in found.nodes.values()], order, arcs)
+    return _check_digest(graph, found.digest)
 
+
+# ------------------------------------------------------------------ .dot
 
 _DOT_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\0": "\\0", "&": "&amp;"}
 _DOT_NODE = re.compile(r'  n(\d+) \[label="((?:[^"\\\n]|\\.)*)", order=(\d+)\];\n')
@@ -461,7 +711,8 @@ _DOT_ARC = re.compile(r"  n(\d+) -> n(\d+) \[value=([^\s,]+), label=[^\s,]+(, di
 def _dot_lines(graph: Graph) -> Iterator[str]:
     arcs, escapes = graph.arcs, str.maketrans(_DOT_ESCAPES)
     known = "" if arcs.reversible is None else ", reversible=true"
-    yield f"digraph bigdag {{\n  graph [bigdag={_VERSION}{known}];\n"
+    digest = f', digest="{_digest(graph)}"'
+    yield f"digraph bigdag {{\n  graph [bigdag={_VERSION}{known}{digest}];\n"
     for v, (name, place) in enumerate(zip(graph.names, rank_of(graph.order).tolist())):
         yield f'  n{v} [label="{name.translate(escapes)}", order={place}];\n'
     for i, j, w, head in arcs.rows(", dir=none", ""):
@@ -471,25 +722,35 @@ def _dot_lines(graph: Graph) -> Iterator[str]:
 
 def _read_dot(file: BinaryIO) -> Graph:
     text = file.read().decode()
-    head = re.match(r"digraph bigdag \{\n  graph \[bigdag=(\d+)(, reversible=true)?\];\n", text)
+    head = re.match(
+        r"digraph bigdag \{\n  graph "
+        r'\[bigdag=(\d+)(, reversible=true)?(?:, digest="(\w+)")?\];\n',
+        text,
+    )
     if head is None:
         raise DataError(
             "only DOT files that bigdag wrote can be read. Give other graphs as .graphml or .csv."
         )
-    _check_version(head[1])
+    _check_version(int(head[1]))
     # No label holds a newline, so the first line that looks like an arc is one.
     first = re.search(r"^(  n\d+ -> |\}$)", text, re.M)
     cut = first.start() if first else 0
     nodes, edges = _DOT_NODE.findall(text, head.end(), cut), _DOT_ARC.findall(text, cut)
     if not text.endswith("\n}\n") or len(nodes) + len(edges) + 3 != text.count("\n"):
         raise DataError("the file is cut off, or was changed in a way that cannot be read.")
+    if [int(node[0]) for node in nodes] != list(range(len(nodes))):
+        raise DataError("the nodes must be n0, n1, ... in this sequence.")
     back = {written: plain for plain, written in _DOT_ESCAPES.items()}
     names = [re.sub(r"\\.|&amp;", lambda found: back[found[0]], node[1]) for node in nodes]
     source, target, weight, heads = zip(*edges) if edges else ((), (), (), ())
     ends = list(map(int, source)), list(map(int, target))
     flags = list(map(bool, heads)) if head[2] else None
     arcs = Arcs.of(*ends, list(map(float, weight)), flags)
-    return Graph(names, np.argsort([int(node[2]) for node in nodes]), arcs)
+    order = _order_of_places([int(node[2]) for node in nodes])
+    return _check_digest(Graph(names, order, arcs), head[3])
+
+
+# ------------------------------------------------------------------ the table of formats
 
 
 def _text(lines: Callable[[Graph], Iterator[str]]) -> Callable[[Graph, BinaryIO], None]:
@@ -499,6 +760,10 @@ def _text(lines: Callable[[Graph], Iterator[str]]) -> Callable[[Graph, BinaryIO]
         text.detach()
 
     return write
+
+
+_write_csv = _text(_csv_lines)
+_write_safe_csv = _text(lambda graph: _csv_lines(graph, safe=True))
 
 
 class _Format(NamedTuple):
@@ -511,7 +776,7 @@ _TABLE = "the columns source, target and, unless all weights are 1, weight"
 _FORMATS = {
     ".npz": _Format(_write_npz, _read_npz, "an .npz file written by DAG.save"),
     ".parquet": _Format(_write_parquet, _read_parquet, f"a Parquet file with {_TABLE}"),
-    ".csv": _Format(_text(_csv_lines), _read_csv, f"comma-separated text with {_TABLE}"),
+    ".csv": _Format(_write_csv, _read_csv, f"comma-separated text with {_TABLE}"),
     ".graphml": _Format(_text(_graphml_lines), _read_graphml, "a directed graph in GraphML"),
     ".dot": _Format(_text(_dot_lines), _read_dot, "a .dot file written by DAG.save"),
     ".json": _Format(_text(_json_text), _read_json, "a .json file written by DAG.save"),

@@ -1,8 +1,9 @@
 """How good an estimate is: against a true DAG, or on data it has not seen (section 4.2).
 
 An estimate or a truth is a `DAG`, a sparse or a dense matrix of weights. A truth must be acyclic.
-Where both are DAGs with names of their own, the variables are matched by name; else by place. The
-diagonal of an estimate is ignored. All counts come from the arcs; no d x d array is made.
+Two DAGs with the same set of names are matched by name; matrices, and a DAG without names of its
+own against one with other names, by place. The diagonal of an estimate is ignored. All counts come
+from the arcs; no d x d array is made.
 
 Shares of nothing are defined so that an estimate without fault scores without fault: with no true
 arcs ``fnr`` is 0 and ``recall`` 1, with no predicted arcs ``precision`` is 1, with neither ``f1``
@@ -202,7 +203,7 @@ def gaussian_nll(estimate: Graph, train: Any, validation: Any, variance: str = "
     Parameters
     ----------
     estimate : DAG, sparse or dense matrix
-        Acyclic. Variables are matched to named columns by name where both have names.
+        Acyclic. The variables of a DAG are matched to columns of the same names by name.
     train, validation : table
         An array, a data frame or a `Dataset`, (n, d). The means and the noise variances come from
         `train`, the likelihood from `validation`.
@@ -421,10 +422,10 @@ def evaluate(
     kept = csc_array(kept.multiply(abs(kept) > threshold))
     if not is_acyclic(kept):
         return result
-    # A DAG again, because its names say which variable is which.
-    dag = DAG(kept, estimate.names if isinstance(estimate, DAG) else None)
+    # A DAG again, because its names say which variable is which; a matrix is matched by place.
+    dag = DAG(kept, estimate.names) if isinstance(estimate, DAG) else kept
     result["shd_cpdag"] = shd_cpdag(dag, truth)
-    if dag.n_nodes <= _AID_LIMIT and find_spec("gadjid") is not None:
+    if kept.shape[0] <= _AID_LIMIT and find_spec("gadjid") is not None:
         result["parent_aid"] = parent_aid(dag, truth)
     if validation is not None:
         seen = validation if train is None else train

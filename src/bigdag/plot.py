@@ -12,15 +12,14 @@ import os
 import warnings
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
 from bigdag.dag import DAG
 from bigdag.errors import ParameterError, missing_extra
-from bigdag.graph_files import whole_file
+from bigdag.writing import Output, whole_file
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,7 +46,7 @@ class _Layout(NamedTuple):
 
 def draw(
     dag: DAG,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Output,
     *,
     highlight: str | int | Iterable[str | int] | None = None,
     max_nodes: int = 300,
@@ -64,8 +63,9 @@ def draw(
     ----------
     dag : DAG
         What to draw.
-    path : path-like
-        The file, ending in .png, .svg or .pdf.
+    path : path-like or Output
+        The file, ending in .png, .svg or .pdf. An `Output` is reserved before the picture is drawn
+        and says where it is, should it not be there.
     highlight : node or list of nodes, optional
         Names or indices of the nodes to mark.
     max_nodes : int, default=300
@@ -85,10 +85,12 @@ def draw(
     ...     os.listdir(folder)
     ['dag.png']
     """
-    suffix = Path(path).suffix.lower()
+    output = path if isinstance(path, Output) else Output(path, force)
+    suffix = output.path.suffix.lower()
     if suffix not in _SUFFIXES:
         raise ParameterError(
-            f"The suffix of a picture must be one of {', '.join(_SUFFIXES)}. Got {str(path)!r}."
+            f"The suffix of a picture must be one of {', '.join(_SUFFIXES)}. "
+            f"Got {str(output.path)!r}."
         )
     if max_nodes < 2:
         raise ParameterError(f"`max_nodes` must be at least 2. Got {max_nodes!r}.")
@@ -100,7 +102,8 @@ def draw(
         import matplotlib.figure
     except ImportError as error:
         raise missing_extra("matplotlib", "plot", "Drawing a DAG") from error
-    with whole_file(path, force) as file, warnings.catch_warnings():
+    output.reserve()
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # names in scripts the font lacks
         figure = matplotlib.figure.Figure()
         if title is None:
@@ -108,7 +111,15 @@ def draw(
         _paint(figure, part, marked, title, notes)
         metadata: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
         dpi = 150 if part.n_nodes <= 80 else 200
-        figure.savefig(file, format=suffix[1:], dpi=dpi, metadata=metadata.get(suffix))
+
+        def write(file: BinaryIO) -> None:
+            figure.savefig(file, format=suffix[1:], dpi=dpi, metadata=metadata.get(suffix))
+
+        if isinstance(path, Output):
+            path.write(write)
+            return
+        with whole_file(path, force) as file:
+            write(file)
 
 
 def _count(n: int, what: str) -> str:

@@ -9,9 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import secrets
-import shutil
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,12 +17,18 @@ import numpy as np
 
 from bigdag import __version__, metrics, simulate
 from bigdag.dag import DAG
-from bigdag.errors import BigdagError, OutputExistsError, ParameterError
+from bigdag.errors import ParameterError
+from bigdag.resources import require_memory
+from bigdag.writing import Output, whole_folder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["World", "check_folder", "write_world"]
+__all__ = ["World", "write_world"]
+
+_ARC_BYTES = 200  # of an arc while the graph is drawn
+_COLUMN_BYTES = 5000  # of a column while a table is written, beside its numbers
+_PILOT_ROWS = 2000  # of the sample that internally standardised models are measured on
 
 
 @dataclass(frozen=True)
@@ -63,23 +66,57 @@ class World:
     seed: int = 0
     units: str = "raw"
 
-    def draw(self) -> tuple[DAG, NDArray[np.float64], NDArray[np.float64]]:
-        """Return the true DAG, its weights in the units of the data, and the two tables."""
+    def check(self) -> None:
+        """Refuse attributes that no world can have, before any work."""
         if self.units not in ("raw", "standardised", "internal"):
             raise ParameterError(
                 f"units must be 'raw', 'standardised' or 'internal'. Got {self.units!r} instead."
             )
+        simulate._check_count(self.d, "d", 2)
         for name, least in (("n", 2), ("validation", 2), ("seed", 0)):
             given = getattr(self, name)
             if isinstance(given, bool) or not isinstance(given, int) or given < least:
                 raise ParameterError(
                     f"{name} must be an integer >= {least}. Got {given!r} instead."
                 )
+        for name, words in (
+            ("graph", simulate.GRAPHS), ("noise", simulate.NOISES), ("scale", simulate.SCALES)
+        ):  # fmt: skip
+            simulate._check_word(getattr(self, name), words, name)
+        simulate._count_arcs(self.d, self.k, self.graph)
+
+    def memory(self) -> int:
+        """Return about the bytes that drawing and writing it take at the peak.
+
+        Examples
+        --------
+        >>> World(d=1000).memory() > 2 * 8 * 1000 * 1000  # the two tables
+        True
+        """
+        d, n = self.d, self.n
+        table, tables = 8 * d * n, 8 * d * (n + self.validation)
+        arcs, pairs = round(self.k * d), d * (d - 1) // 2
+        graph = _ARC_BYTES * arcs + (8 * pairs if self.graph == "ER" and 20 * arcs > pairs else 0)
+        pilot = 8 * d * _PILOT_ROWS if self.units == "internal" else 0
+        scaled = 0
+        if self.units == "standardised":  # both copies, and what one is made from
+            scaled = tables + 8 * d * max(n, self.validation)
+        if n > d:  # R² by way of the correlations, else by way of the inner products of samples
+            scores = max(3 * table, 2 * table + 5 * 8 * d * d)
+        else:
+            scores = 4 * table + 2 * 8 * n * n
+        return graph + max(pilot, tables + max(scaled, scores, _COLUMN_BYTES * d))
+
+    def draw(self) -> tuple[DAG, NDArray[np.float64], NDArray[np.float64]]:
+        """Return the true DAG, its weights in the units of the data, and the two tables."""
+        self.check()
         rng = np.random.default_rng(self.seed)
         dag = simulate.random_dag(self.d, self.k, self.graph, rng)
         scales = simulate.noise_scales(self.d, self.scale, rng)
         if self.units == "internal":
-            dag, scales = simulate.internally_standardised(dag, self.noise, scales, rng)
+            dag, scales = simulate.internally_standardised(
+                dag, self.noise, scales, rng, _PILOT_ROWS
+            )
         train, validation = (
             simulate.sample(dag, rows, self.noise, scales, rng)
             for rows in (self.n, self.validation)
@@ -93,37 +130,11 @@ class World:
         return dag, train, validation
 
 
-def check_folder(folder: str | os.PathLike[str], force: bool = False) -> None:
-    """Refuse a folder that a world cannot be written to.
-
-    Raises
-    ------
-    OutputExistsError
-        If there is something in it, unless `force` is given.
-    ParameterError
-        If it is a file, or the folder above it does not exist.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     check_folder(f"{folder}/world")
-    """
-    target = Path(os.path.realpath(folder))
-    if target.exists() and not target.is_dir():
-        raise ParameterError(f"{folder} is a file. Give the name of a folder to write to.")
-    if not target.parent.is_dir():
-        raise ParameterError(f"Cannot write {folder}: the folder {target.parent} does not exist.")
-    if target.is_dir() and any(target.iterdir()) and not force:
-        raise OutputExistsError(
-            f"The folder {folder} is not empty and was left alone. Choose another name, or "
-            "overwrite the files of an earlier simulation in it with force=True (--force on the "
-            "command line)."
-        )
-
-
 def write_world(
-    world: World, folder: str | os.PathLike[str], force: bool = False
+    world: World,
+    folder: str | os.PathLike[str] | Output,
+    force: bool = False,
+    memory_limit: float | str | None = None,
 ) -> dict[str, Any]:
     """Draw a world and write it to a folder, whole or not at all.
 
@@ -131,16 +142,29 @@ def write_world(
     ----------
     world : World
         How it is made.
-    folder : path-like
-        Gets train.parquet, validation.parquet, truth.parquet and card.json; made if missing.
+    folder : path-like or Output
+        Gets train.parquet, validation.parquet, truth.parquet and card.json; made if missing. An
+        `Output` says afterwards where they are, should they not be there.
     force : bool, default=False
         Overwrite these files where they exist; other files in the folder are left alone.
+    memory_limit : float or str, optional
+        The most memory that the process may hold, such as "4GB"; by default what the machine can
+        spare.
 
     Returns
     -------
     dict
         The card: the attributes of the world, the version of bigdag, the number of arcs, and
         ``var_sortability`` and ``r2_sortability`` of the training table.
+
+    Raises
+    ------
+    OutputExistsError
+        If there is something in the folder, unless `force` is given.
+    ParameterError
+        If the folder cannot be written, or the world cannot be.
+    MemoryLimitError
+        If the world does not fit.
 
     Examples
     --------
@@ -150,7 +174,15 @@ def write_world(
     ...     sorted(os.listdir(folder))
     ['card.json', 'train.parquet', 'truth.parquet', 'validation.parquet']
     """
-    check_folder(folder, force)
+    output = folder if isinstance(folder, Output) else Output(folder, force, folder=True)
+    world.check()
+    output.reserve()
+    require_memory(
+        world.memory(),
+        f"A world of {world.d:,} variables with {world.n:,} and {world.validation:,} samples",
+        "Use fewer variables (d) or samples (n, validation).",
+        memory_limit,
+    )
     dag, train, validation = world.draw()
     card = {
         "bigdag": __version__,
@@ -159,26 +191,18 @@ def write_world(
         "var_sortability": _finite(metrics.var_sortability(train, dag)),
         "r2_sortability": _finite(metrics.r2_sortability(train, dag)),
     }
-    target = Path(os.path.realpath(folder))
-    temporary = target.with_name(f".bigdag-{secrets.token_hex(8)}.tmp")
-    try:
-        temporary.mkdir()
-        _write_table(train, dag.names, temporary / "train.parquet")
-        _write_table(validation, dag.names, temporary / "validation.parquet")
-        dag.save(temporary / "truth.parquet")
-        (temporary / "card.json").write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
-        if target.is_dir() and any(target.iterdir()):
-            for file in temporary.iterdir():
-                os.replace(file, target / file.name)
-        else:
-            os.replace(temporary, target)
-    except OSError as error:
-        if isinstance(error, BigdagError):
-            raise
-        raise BigdagError(f"Could not write {folder}: {error.strerror or error}.") from error
-    finally:
-        with suppress(OSError):
-            shutil.rmtree(temporary)
+
+    def fill(new: Path) -> None:
+        _write_table(train, dag.names, new / "train.parquet")
+        _write_table(validation, dag.names, new / "validation.parquet")
+        dag.save(new / "truth.parquet")
+        (new / "card.json").write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
+
+    if isinstance(folder, Output):
+        folder.write(fill)
+    else:
+        with whole_folder(folder, force) as new:
+            fill(new)
     return card
 
 

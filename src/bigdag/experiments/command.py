@@ -6,7 +6,6 @@ is heavy to import is imported by the word that needs it.
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections import Counter
@@ -250,6 +249,8 @@ def _progress(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
     from rich.live import Live
     from rich.text import Text
 
+    from bigdag.terminal import printable
+
     console = Console(stderr=True, highlight=False)
     if quiet:
         yield None
@@ -266,7 +267,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
                     words += f", {_duration(record['seconds'])}"
                 if record.get("message"):
                     words += f"; {record['message']}"
-                console.print(Text(words), soft_wrap=True)
+                console.print(Text(printable(words)), soft_wrap=True)
 
         yield line
 
@@ -370,9 +371,12 @@ def _show_status(report: Mapping[str, Any]) -> None:
 def _listing(console: Console, title: str, lines: Sequence[tuple[str, str]]) -> None:
     from rich.text import Text
 
+    from bigdag.terminal import printable
+
     console.print(Text(title, style="bold"))
     for first, second in lines[:_SHOWN]:
-        console.print(Text(f"{first}; {second}" if second else first), soft_wrap=True)
+        words = f"{first}; {second}" if second else first
+        console.print(Text(printable(words)), soft_wrap=True)
     if len(lines) > _SHOWN:
         console.print(f"and {len(lines) - _SHOWN:,} more; --json lists all")
 
@@ -408,7 +412,7 @@ def export(
 ) -> None:
     """Write all runs and their scores as one long Parquet table."""
     from bigdag.experiments.store import Store
-    from bigdag.graph_files import whole_file
+    from bigdag.writing import whole_file
 
     out = Path(f"{store.stem}.parquet") if out is None else out
     if out.suffix.lower() != ".parquet":
@@ -439,21 +443,27 @@ def _facts(console: Console, rows: Sequence[tuple[str, str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from bigdag.terminal import printable
+
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in rows:
-        grid.add_row(name, Text(value))
+        grid.add_row(name, Text(printable(value)))
     console.print(grid)
 
 
 def _written(path: Path) -> None:
     from rich.text import Text
 
-    _console().print(Text(f"Written to {path}"), soft_wrap=True)
+    from bigdag.terminal import printable
+
+    _console().print(Text(printable(f"Written to {path}")), soft_wrap=True)
 
 
 def _print_json(report: Mapping[str, Any]) -> None:
+    from bigdag.terminal import json_text
+
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: plain(part) for key, part in value.items()}
@@ -463,7 +473,7 @@ def _print_json(report: Mapping[str, Any]) -> None:
             return None  # JSON has no word for it
         return str(value) if isinstance(value, Path) else value
 
-    typer.echo(json.dumps(plain(dict(report)), indent=2, allow_nan=False, ensure_ascii=False))
+    typer.echo(json_text(plain(dict(report))))
 
 
 def _statuses(counts: Mapping[str, int]) -> str:

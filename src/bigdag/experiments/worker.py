@@ -145,7 +145,7 @@ class _Snapshots:
         """Write the present weights, and the best acyclic ones, if a mark has passed."""
         import numpy as np
 
-        from bigdag.graph_files import whole_file
+        from bigdag.writing import whole_file
 
         mark = state.seconds // self.every * self.every
         if mark <= 0 or mark >= self.limit or (self.marks and mark <= self.marks[-1]):
@@ -293,7 +293,7 @@ def main(arguments: list[str] | None = None) -> int:
     for variable in THREAD_VARIABLES:
         os.environ.setdefault(variable, str(job["threads"]))
     record = run_job(job)
-    from bigdag.graph_files import whole_file
+    from bigdag.writing import whole_file
 
     with whole_file(given[1], force=True) as file:
         file.write(json.dumps(record, allow_nan=False).encode())

@@ -29,9 +29,10 @@ from bigdag.acyclic import project, topological_order
 from bigdag.compiled import Stopwatch
 from bigdag.dag import DAG
 from bigdag.data import Dataset, as_dataset
-from bigdag.errors import GraphError, ParameterError
+from bigdag.errors import ParameterError
 from bigdag.gram import Gram
 from bigdag.interrupts import Interrupt, interruptible
+from bigdag.matching import weights_on_columns
 from bigdag.resources import bytes_of
 
 __all__ = ["Learner", "Number", "OneOf", "Run", "State", "Status"]
@@ -506,28 +507,7 @@ class Learner(BaseEstimator):
         """Return a graph given as the parameter ``name`` as weights in the columns' order."""
         if given is None:
             return None
-        weights = given.weights if isinstance(given, DAG) else given
-        try:
-            weights = sp.csc_array(weights, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ParameterError(
-                f"{name} must be a DAG or a square matrix of weights. "
-                f"Got {type(given).__name__} instead."
-            ) from None
-        if isinstance(given, DAG) and given.named and data.named and given.names != data.names:
-            if set(given.names) != set(data.names):
-                raise GraphError(
-                    f"{name} must have the same variables as the data. Got other names instead."
-                )
-            place = {name: i for i, name in enumerate(given.names)}
-            pick = [place[name] for name in data.names]
-            weights = sp.csc_array(weights[pick][:, pick])
-        d = data.n_features
-        if weights.shape != (d, d) or not np.isfinite(weights.data).all():
-            raise GraphError(
-                f"{name} must be a finite matrix of shape ({d}, {d}). "
-                f"Got shape {weights.shape} instead."
-            )
+        weights = weights_on_columns(given, data, name)
         weights.setdiag(0)
         weights.eliminate_zeros()
         weights.sort_indices()  # so that the same start gives the same bits

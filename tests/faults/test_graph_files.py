@@ -1,0 +1,228 @@
+"""Files of DAGs that were cut, damaged or written by hand: refused, or the same DAG."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from bigdag.cli import app
+from bigdag.dag import DAG
+from bigdag.errors import BigdagError, DataError, ParameterError
+
+SUFFIXES = [".npz", ".parquet", ".csv", ".graphml", ".dot", ".json"]
+
+
+def diamond(names=("sky", "rain", "wind", "sea", "stone"), order=None, reversible=None):
+    W = np.zeros((5, 5))
+    W[0, 1], W[0, 2], W[1, 3], W[2, 3] = 1.0, -3.0, 0.5, 2.0
+    return DAG(W, names, order, reversible)
+
+
+FLAGS = np.zeros((5, 5), dtype=bool)
+FLAGS[0, 1] = True
+DAGS = {
+    "plain": diamond(),
+    "default names": diamond(None),
+    "awkward": diamond(['a"\n\nb', "", '"\n', "=1+2", "ü,\r\n\n"], [0, 1, 2, 4, 3], FLAGS),
+    "without arcs": DAG(np.zeros((3, 3)), ["a", "b", "c"], [2, 0, 1]),
+    "empty": DAG(np.zeros((0, 0))),
+}
+
+
+def outcome(path, content):
+    path.write_bytes(content)
+    try:
+        return DAG.load(path)
+    except BigdagError:
+        return None
+
+
+@pytest.mark.parametrize("safe", [False, True])
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("kind", DAGS)
+def test_every_cut_is_refused_or_gives_the_same_dag(tmp_path, kind, suffix, safe):
+    binary = suffix in (".npz", ".parquet")
+    if (safe and suffix != ".csv") or (kind == "default names" and binary):
+        return
+    dag, path = DAGS[kind], tmp_path / f"dag{suffix}"
+    dag.save(path, safe_csv=safe)
+    whole = path.read_bytes()
+    assert outcome(path, whole) == dag
+    for k in range(len(whole)):
+        found = outcome(path, whole[:k])
+        assert found is None or found == dag, (k, whole[:k][-30:])
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_every_flipped_byte_is_refused_or_gives_the_same_dag(tmp_path, suffix):
+    dag, path = DAGS["awkward"], tmp_path / f"dag{suffix}"
+    dag.save(path)
+    whole = path.read_bytes()
+    # One flip a byte, another one each time: all bits of all bytes were tried once by hand.
+    for k in range(len(whole)):
+        mask = (1, 4, 32, 128, 255)[k % 5]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = outcome(path, whole[:k] + bytes([whole[k] ^ mask]) + whole[k + 1 :])
+        assert found is None or found == dag, (k, mask, whole[max(k - 20, 0) : k + 20])
+
+
+def test_a_lost_header_of_a_parquet_file_is_told(tmp_path):
+    # Read as an edge list of one's own, it would lack the node without arcs and the order.
+    path = tmp_path / "dag.parquet"
+    diamond().save(path)
+    table = pq.read_table(path).replace_schema_metadata(None)
+    pq.write_table(table, path)
+    with pytest.raises(DataError, match="header that bigdag wrote is not there"):
+        DAG.load(path)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_a_file_that_pandas_wrote_again_is_an_edge_list(tmp_path, suffix):
+    path = tmp_path / f"dag{suffix}"
+    diamond().save(path)
+    if suffix == ".csv":
+        frame = pd.read_csv(path).dropna()
+        frame.to_csv(path, index=False)
+    else:
+        frame = pd.read_parquet(path)
+        frame.to_parquet(path)
+    pd.testing.assert_frame_equal(
+        frame.reset_index(drop=True), diamond().edges(), check_dtype=False
+    )
+    assert set(DAG.load(path).names) == {"sky", "rain", "wind", "sea"}
+
+
+def test_files_of_an_earlier_bigdag_are_read(tmp_path):
+    dag = DAG([[0, 2.0], [0, 0]], ["a", "b"], [0, 1])
+    (tmp_path / "a.csv").write_text("source,target,weight\na,b,2.0\na,,\nb,,\na,,\nb,,\n")
+    (tmp_path / "a.json").write_text(json.dumps(JSON))
+    np.savez(
+        tmp_path / "a.npz", bigdag=np.int64(1), names=np.frombuffer(b'["a", "b"]', dtype=np.uint8),
+        order=np.array([0, 1]), source=np.array([0], np.int32), target=np.array([1], np.int32),
+        weight=np.array([2.0]),
+    )  # fmt: skip
+    for name in ("a.csv", "a.json", "a.npz"):
+        assert DAG.load(tmp_path / name) == dag
+
+
+# ------------------------------------------------------------------ written by hand
+
+JSON = {
+    "format": "bigdag", "version": 1, "nodes": ["a", "b"], "order": [0, 1], "arcs": [[0, 1, 2.0]],
+}  # fmt: skip
+
+
+def graphml(body, keys='<key id="w" for="edge" attr.name="weight" attr.type="double"/>', kind=""):
+    kind = kind or 'edgedefault="directed"'
+    return f'<graphml xmlns="http://graphml.graphdrawing.org/xmlns">{keys}<graph {kind}>{body}' + (
+        "</graph></graphml>"
+    )
+
+
+NODES = '<node id="a"/><node id="b"/>'
+EDGE = '<edge source="a" target="b"><data key="w">2</data></edge>'
+BY_HAND = [
+    ("a.json", {"arcs": [[0.7, 1, 2.0]]}, "whole number. Got 0.7"),
+    ("a.json", {"arcs": [[False, True, 2.0]]}, "whole number. Got False"),
+    ("a.json", {"arcs": [[0, 1, True]]}, "must be a number. Got True"),
+    ("a.json", {"arcs": [[0, 1, "2"]]}, "must be a number. Got '2'"),
+    ("a.json", {"arcs": [[0, 1, float("nan")]]}, "finite. Got NaN"),
+    ("a.json", {"arcs": [[0, 1]]}, "[source, target, weight]"),
+    ("a.json", {"arcs": [0, 1, 2.0]}, "[source, target, weight]"),
+    ("a.json", {"reversible": ["false"]}, "true or false. Got 'false'"),
+    ("a.json", {"reversible": [0]}, "true or false. Got 0"),
+    ("a.json", {"reversible": [True, False]}, "must have 1 entries. It has 2"),
+    ("a.json", {"order": [0.0, 1.0]}, "whole number. Got 0.0"),
+    ("a.json", {"order": [False, True]}, "whole number. Got False"),
+    ("a.json", {"order": [0]}, "must have 2 entries. It has 1"),
+    ("a.json", {"nodes": [1, 2]}, "list of texts"),
+    ("a.json", {"nodes": "ab"}, "list of texts"),
+    ("a.json", {"version": 1.5}, "version must be a whole number"),
+    ("a.json", {"digest": "0" * 64}, "does not agree with its digest"),
+    ("a.json", '{"format": "bigdag", "arcs": [], "arcs": []}', "more than once"),
+    ("a.graphml", graphml(NODES + EDGE.replace("<edge", '<edge directed="false"')), "undirected"),
+    ("a.graphml", graphml(NODES + EDGE, kind='edgedefault="undirected"'), "undirected"),
+    ("a.graphml", graphml(NODES + EDGE, kind='id="G"'), "undirected"),
+    ("a.graphml", graphml(NODES + '<node id="a"/>'), "node 'a' is there more than once"),
+    ("a.graphml", graphml(NODES + EDGE.replace('"b"', '"c"')), "node 'c', which is not there"),
+    ("a.graphml", graphml(f'<node id="g"><graph edgedefault="directed">{NODES}</graph></node>'),
+     "more than one graph"),
+    ("a.graphml", graphml('<node id="a"><node id="b"/></node>'), "only flat graphs"),
+    ("a.graphml", graphml(NODES + "<hyperedge/>"), "more than two nodes"),
+    ("a.graphml", graphml(NODES + EDGE.replace("</edge>", '<data key="w">3</data></edge>')),
+     "more than one 'weight'"),
+    ("a.graphml", graphml(NODES + EDGE.replace(">2<", ">heavy<")), "heavy"),
+    ("a.graphml", '<graphml xmlns="http://graphml.graphdrawing.org/xmlns"/>', "no graph"),
+    ("a.csv", '"source",target,weight\na,b,2.0\n', "cut off"),
+    ("a.csv", '"source",target,weight\na,b,2.0\n\n', "does not agree with its digest"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "words"), BY_HAND)
+def test_what_would_be_misread_is_refused_in_one_sentence(tmp_path, name, content, words):
+    path = tmp_path / name
+    text = json.dumps(JSON | content) if isinstance(content, dict) else content
+    path.write_text(text)
+    with pytest.raises(DataError) as caught:
+        DAG.load(path)
+    assert words in str(caught.value)
+    (tmp_path / "truth.csv").write_text("source,target\na,b\n")
+    for command in (["show", path], ["evaluate", path, "--truth", tmp_path / "truth.csv"]):
+        result = CliRunner().invoke(app, [str(word) for word in command])
+        assert result.exit_code == 1
+        assert words in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+
+
+def test_defaults_of_graphml_are_honoured(tmp_path):
+    keys = (
+        '<key id="w" for="edge" attr.name="weight" attr.type="double"><default>0.25</default></key>'
+        '<key id="r" for="edge" attr.name="reversible"><default>true</default></key>'
+    )
+    body = NODES + '<node id="c"/><edge source="a" target="b"/>'
+    body += '<edge source="b" target="c"><data key="w">3</data><data key="r">false</data></edge>'
+    (tmp_path / "a.graphml").write_text(graphml(body, keys))
+    dag = DAG.load(tmp_path / "a.graphml")
+    assert dag.weights.toarray().tolist() == [[0, 0.25, 0], [0, 0, 3], [0, 0, 0]]
+    assert dag.reversible.toarray().tolist() == [[0, 1, 0], [0, 0, 0], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("wrong", ["length", "float index", "2-D", "foreign member"])
+def test_arrays_that_do_not_fit_are_refused(tmp_path, wrong):
+    arrays = {
+        "bigdag": np.int64(1), "names": np.frombuffer(b'["a", "b"]', dtype=np.uint8),
+        "order": np.array([0, 1]), "source": np.array([0]), "target": np.array([1]),
+        "weight": np.array([2.0]),
+    }  # fmt: skip
+    arrays |= {
+        "length": {"source": np.array([0, 0])}, "float index": {"source": np.array([0.7])},
+        "2-D": {"weight": np.array([[2.0]])}, "foreign member": {"more": np.array([1])},
+    }[wrong]  # fmt: skip
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(DataError):
+        DAG.load(tmp_path / "a.npz")
+
+
+# ------------------------------------------------------------------ spreadsheets
+
+
+def test_names_that_are_formulas_are_guarded_on_demand(tmp_path):
+    names = ["=1+2", "+a", "-b", "@c", "'=d"]
+    dag, path = diamond(names), tmp_path / "dag.csv"
+    dag.save(path)
+    assert "\n=1+2," in path.read_text()
+    dag.save(path, force=True, safe_csv=True)
+    assert DAG.load(path) == dag
+    frame = pd.read_csv(path)
+    cells = [*frame["source"].dropna(), *frame["target"].dropna()]
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@"))]
+    with pytest.raises(ParameterError, match="safe_csv"):
+        dag.save(tmp_path / "dag.npz", safe_csv=True)
+    assert not (tmp_path / "dag.npz").exists()
