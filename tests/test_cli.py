@@ -111,7 +111,7 @@ def scripted(monkeypatch):
 
     def ends(how):
         kind = type("Scripted", (Scripted,), {"end": how, "__init__": Scripted.__init__})
-        row = Method("scripted", "Scripted", "for tests", False, lambda n, d: n * d)
+        row = Method("scripted", "Scripted", "for tests", False)
         monkeypatch.setattr(bigdag, "Scripted", kind, raising=False)
         monkeypatch.setattr(
             "bigdag.methods.METHODS", {"scripted": row, "proximas": METHODS["proximas"]}
@@ -679,7 +679,7 @@ class Slow(Learner):
             time.sleep(0.01)
 
 bigdag.Slow = Slow
-row = bigdag.methods.Method("slow", "Slow", "for tests", False, lambda n, d: n * d)
+row = bigdag.methods.Method("slow", "Slow", "for tests", False)
 bigdag.methods.METHODS = {"slow": row}
 app()
 """

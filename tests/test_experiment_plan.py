@@ -209,7 +209,7 @@ def test_a_user_s_table_is_a_data_set(tmp_path):
 
 def test_an_estimate_counts_the_worst_case(tmp_path, monkeypatch):
     text = SMALL.replace("d = 20", "d = [20, 3000]").replace("time_limit = 5", "time_limit = 360")
-    text = text.replace('"2 GB"', '"100 MB"\nthreads = 3')
+    text = text.replace('"2 GB"', '"350 MB"\nthreads = 3')
     plan = plan_of(tmp_path, text + '[[method]]\nname = "deep"\nmethod = "notears"\n')
     monkeypatch.setattr("bigdag.methods.find_spec", lambda package: None)
     estimate = plan.estimate()
