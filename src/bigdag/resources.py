@@ -224,10 +224,12 @@ def _free_address_space() -> int | None:
     return None if soft == resource.RLIM_INFINITY else soft - _statm()[0]
 
 
-def _cgroups(root: Path = Path("/sys/fs/cgroup")) -> list[tuple[int, int]]:
+def _cgroups(
+    root: Path = Path("/sys/fs/cgroup"), about: Path = Path("/proc/self/cgroup")
+) -> list[tuple[int, int]]:
     """Return limit and use of every group, from the process's own up, that has a memory limit."""
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        lines = about.read_text().splitlines()
     except OSError:
         return []
     found = []
