@@ -257,7 +257,8 @@ class OrderSearch(Learner):
     def _workspace(self, n: int, d: int, hold: bool) -> int:
         if self.score == "bic":
             return insertion_memory(n, d)
-        return super()._workspace(n, d, hold) + orders.least_variance_memory(n, d, hold)
+        arcs = 0 if self._confined(d) else super()._workspace(n, d, hold)
+        return arcs + orders.least_variance_memory(n, d, hold)
 
     # -------------------------------------------------------------- the two searches
 

@@ -24,6 +24,7 @@ __all__ = ["ProximalColumns"]
 _EXACT_STORE = 2**23  # correlations among members that are kept as they are: 64 MB
 _STORE = 9 * 2**24  # and that are kept at all, then in three bytes each: 450 MB. A loss is then
 # right to 1e-7 of a variance, which ranks iterates; the answer's own is computed anew.
+_BYTES_OF_A_MEMBER = 450  # in the lists, copies and sparse arrays of a fit
 _UNIT = 2.0**-23  # of correlations in three bytes
 _AT_REST = 1e-7  # a column whose coefficients move less, on the correlation scale, rests
 
@@ -31,16 +32,18 @@ _AT_REST = 1e-7  # a column whose coefficients move less, on the correlation sca
 Store: TypeAlias = tuple[NDArray[np.float64], NDArray[np.int16], NDArray[np.uint8]]
 
 
-def store_memory(n: int, d: int, hold: bool) -> int:
-    """Return about the bytes of the correlations among the members of all working sets.
+def columns_memory(n: int, d: int, hold: bool) -> int:
+    """Return about the bytes of the working sets, and of the correlations among their members.
 
     Examples
     --------
-    >>> store_memory(1000, 500, True)
-    1662120
+    >>> columns_memory(1000, 500, True)
+    7737120
     """
-    pairs = int(0.57 * d * typical_parents(n, d) ** 2) if hold else 0
-    return 8 * pairs if pairs <= _EXACT_STORE else 3 * min(pairs, _STORE)
+    parents = typical_parents(n, d)
+    pairs = int(0.57 * d * parents**2) if hold else 0
+    store = 8 * pairs if pairs <= _EXACT_STORE else 3 * min(pairs, _STORE)
+    return _BYTES_OF_A_MEMBER * d * parents + store
 
 
 class ProximalColumns:

@@ -184,7 +184,7 @@ class ProxiMAS(Learner):
     def _workspace(self, n: int, d: int, hold: bool) -> int:
         if self.engine == "dense":
             return 7 * 8 * d * d
-        return super()._workspace(n, d, hold) + proximal_columns.store_memory(n, d, hold)
+        return proximal_columns.columns_memory(n, d, hold)
 
     def _learn(self, run: Run) -> None:
         self.refit_gain_ = 0.0
