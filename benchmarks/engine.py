@@ -25,10 +25,11 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from bigdag import ProxiMAS, lasso, simulate
-from bigdag.acyclic import greedy_order, greedy_order_dense
-from bigdag.data import as_dataset
-from bigdag.gram import Gram
+from bigdag import ProxiMAS, simulate
+from bigdag.data.dataset import as_dataset
+from bigdag.engine import lasso
+from bigdag.engine.gram import Gram
+from bigdag.graph.feedback_arc_set import greedy_order, greedy_order_dense
 from bigdag.learners.proximas import fista_step
 
 LAMBDA1, LAMBDA2, N, NEAR = 0.1, 20.0, 1000, 1e-4

@@ -24,8 +24,8 @@ import pandas as pd
 import torch
 
 from bigdag import GD, GOLEM, NOTEARS, ProxiMAS, metrics, simulate
-from bigdag.data import as_dataset
-from bigdag.methods import METHODS
+from bigdag.data.dataset import as_dataset
+from bigdag.learners.methods import METHODS
 
 N = 1000
 WORLDS = {"ER1": (1, "ER"), "ER2": (2, "ER"), "ER4": (4, "ER"), "SF4": (4, "SF")}

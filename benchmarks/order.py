@@ -29,11 +29,12 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
-from bigdag import DAG, OrderSearch, ProxiMAS, lasso, metrics, simulate
-from bigdag.data import as_dataset
+from bigdag import DAG, OrderSearch, ProxiMAS, metrics, simulate
+from bigdag.data.dataset import as_dataset
+from bigdag.engine import lasso
+from bigdag.engine.gram import Gram
 from bigdag.errors import GraphError
-from bigdag.gram import Gram
-from bigdag.methods import METHODS
+from bigdag.learners.methods import METHODS
 
 N = 1000
 ONLY: tuple[str, ...] = ("",)  # how the names of the sides to run begin

@@ -23,13 +23,15 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
-from bigdag.acyclic import is_acyclic, rank_of
-from bigdag.dag import DAG
-from bigdag.data import Dataset, as_dataset
+from bigdag.data.dataset import Dataset, as_dataset
+from bigdag.engine.gram import Gram
+from bigdag.engine.order import rank_of
 from bigdag.errors import DataError, DataWarning, GraphError, MemoryLimitError, ParameterError
-from bigdag.gram import Gram
+from bigdag.graph.acyclic import is_acyclic
+from bigdag.graph.dag import DAG
 from bigdag.interrupts import ask_to_end
-from bigdag.learners.base import Number, OneOf, Run
+from bigdag.learners.parameters import Number, OneOf
+from bigdag.learners.run import Run
 from bigdag.simulate import random_dag, sample
 
 STATUSES = {"converged", "max_iter", "time_limit", "interrupted", "diverged"}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bigdag.experiments.report import write_report
+from bigdag.experiments.report.write import write_report
 from bigdag.experiments.store import Store
 
 METHODS = [

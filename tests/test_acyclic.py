@@ -6,19 +6,16 @@ import scipy.sparse as sp
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bigdag.acyclic import (
+from bigdag.engine.order import project, rank_of
+from bigdag.errors import ParameterError
+from bigdag.graph.acyclic import acyclic_threshold, is_acyclic, topological_order
+from bigdag.graph.feedback_arc_set import (
     _arc_keys,
-    acyclic_threshold,
     greedy_order,
     greedy_order_dense,
     improve_order,
-    is_acyclic,
     kept_weight,
-    project,
-    rank_of,
-    topological_order,
 )
-from bigdag.errors import ParameterError
 
 from .literal import greedy_mas
 from .strategies import clustered_weights, weight_matrices

@@ -24,12 +24,12 @@ from typer.testing import CliRunner
 import bigdag
 from bigdag import OrderSearch, metrics
 from bigdag.cli import app
-from bigdag.dag import DAG
+from bigdag.data.tables import read_table
+from bigdag.graph.dag import DAG
 from bigdag.learners.base import Learner
-from bigdag.methods import METHODS, Method
-from bigdag.selection import arc_penalty
+from bigdag.learners.methods import METHODS, Method
+from bigdag.search.ebic import arc_penalty
 from bigdag.simulate import standardise
-from bigdag.tables import read_table
 from fake_runs import started, wait_until
 
 COMMAND = [sys.executable, "-m", "bigdag.cli"]
@@ -114,7 +114,7 @@ def scripted(monkeypatch):
         row = Method("scripted", "Scripted", "for tests", False)
         monkeypatch.setattr(bigdag, "Scripted", kind, raising=False)
         monkeypatch.setattr(
-            "bigdag.methods.METHODS", {"scripted": row, "proximas": METHODS["proximas"]}
+            "bigdag.learners.methods.METHODS", {"scripted": row, "proximas": METHODS["proximas"]}
         )
 
     return ends
@@ -277,7 +277,7 @@ def test_methods_lists_all_and_knows_what_is_there(monkeypatch):
     )
     stdout, _ = bigdag_("methods")
     assert "pip install 'bigdag[torch]'" in stdout
-    monkeypatch.setattr("bigdag.methods.find_spec", lambda name: None)
+    monkeypatch.setattr("bigdag.learners.methods.find_spec", lambda name: None)
     stdout, _ = bigdag_("methods")
     assert "torch (not installed)" in stdout
     _, stderr = bigdag_("fit", table(), "--method", "notears", code=1)
@@ -361,8 +361,8 @@ def test_an_interrupted_search_keeps_the_dag_of_the_method(score, monkeypatch):
     def interrupted(self):
         raise KeyboardInterrupt
 
-    for name in ("InsertionSearch", "LeastSquaresSearch"):
-        monkeypatch.setattr(f"bigdag.learners.order_moves.{name}.work", interrupted)
+    for name in ("bic.InsertionSearch", "least_squares.LeastSquaresSearch"):
+        monkeypatch.setattr(f"bigdag.search.{name}.work", interrupted)
     words = ["--search", "--search-score", score, "--out", "b.npz", "--json"]
     stdout, stderr = bigdag_("fit", "t.csv", *words, code=1)
     assert json.loads(stdout)["status"] == "interrupted"
@@ -537,7 +537,7 @@ def test_a_check_of_the_units_that_is_interrupted_keeps_the_dag(monkeypatch):
         if len(calls) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("bigdag.learners.sorting.SortRegress._learn", learn)
+    monkeypatch.setattr("bigdag.learners.sort_regress.SortRegress._learn", learn)
     words = ["--method", "sort-r2", "--check-units", "--json"]
     stdout, stderr = bigdag_("fit", table(), *words, code=1)
     assert json.loads(stdout)["status"] == "converged"
@@ -643,7 +643,7 @@ def test_an_interrupt_outside_of_the_fit_writes_nothing(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bigdag.tables.read_table", interrupted)
+    monkeypatch.setattr("bigdag.data.tables.read_table", interrupted)
     _, stderr = bigdag_("fit", table(), code=1)
     assert stderr == "Error: Interrupted.\n"
     assert os.listdir() == ["t.csv"]
@@ -653,7 +653,7 @@ def test_a_fault_of_bigdag_itself_shows_its_traceback(monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("a fault")
 
-    monkeypatch.setattr("bigdag.tables.read_table", broken)
+    monkeypatch.setattr("bigdag.data.tables.read_table", broken)
     with pytest.raises(ZeroDivisionError):
         bigdag_("fit", table())
 
@@ -661,7 +661,7 @@ def test_a_fault_of_bigdag_itself_shows_its_traceback(monkeypatch):
 SLOW = """
 import sys, time
 import numpy as np, scipy.sparse as sp
-import bigdag, bigdag.methods
+import bigdag, bigdag.learners.methods
 from bigdag.cli import app
 from bigdag.learners.base import Learner
 
@@ -679,8 +679,8 @@ class Slow(Learner):
             time.sleep(0.01)
 
 bigdag.Slow = Slow
-row = bigdag.methods.Method("slow", "Slow", "for tests", False)
-bigdag.methods.METHODS = {"slow": row}
+row = bigdag.learners.methods.Method("slow", "Slow", "for tests", False)
+bigdag.learners.methods.METHODS = {"slow": row}
 app()
 """
 
@@ -871,7 +871,7 @@ def test_bad_words_are_refused_before_the_table_is_read(monkeypatch):
     def unread(*_):
         raise AssertionError("the table was read")
 
-    monkeypatch.setattr("bigdag.tables.read_table", unread)
+    monkeypatch.setattr("bigdag.data.tables.read_table", unread)
     bigdag_("fit", table(), "--lambda1", -1, code=2)
     Path("t.dag.parquet").touch()
     _, stderr = bigdag_("fit", "t.csv", code=2)

@@ -17,7 +17,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from bigdag.dag import DAG
 from bigdag.errors import (
     BigdagError,
     DataError,
@@ -26,7 +25,8 @@ from bigdag.errors import (
     OutputExistsError,
     ParameterError,
 )
-from bigdag.graph_files import check_output
+from bigdag.graph.dag import DAG
+from bigdag.graph.files import check_output
 from bigdag.writing import whole_file
 
 QUICK = settings(max_examples=50, deadline=None)
@@ -313,7 +313,7 @@ def test_a_missing_package_is_one_clear_sentence(monkeypatch, package, method):
 
 def test_import_is_light():
     code = (
-        "import sys, bigdag.dag;"
+        "import sys, bigdag.graph.dag;"
         "heavy = {'networkx', 'igraph', 'matplotlib', 'torch', 'pandas', 'pyarrow'};"
         "print(sorted(heavy & set(sys.modules)))"
     )
@@ -477,7 +477,7 @@ def test_a_file_with_a_cycle_is_a_graph_error(tmp_path, suffix, monkeypatch):
 
 @pytest.mark.parametrize("suffix", [s for s in SUFFIXES if s != ".csv"])
 def test_a_newer_format_is_refused(tmp_path, suffix, monkeypatch):
-    monkeypatch.setattr("bigdag.graph_files._VERSION", 2)
+    monkeypatch.setattr("bigdag.graph.files._VERSION", 2)
     diamond().save(tmp_path / f"dag{suffix}")
     monkeypatch.undo()
     with pytest.raises(DataError, match=r"format 2.*newer bigdag"):

@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import validate_data
 
 from bigdag import SortRegress
-from bigdag.data import Dataset, as_dataset
+from bigdag.data.dataset import Dataset, as_dataset
 from bigdag.errors import DataError, DataWarning
 
 pytestmark = pytest.mark.filterwarnings("error::bigdag.errors.DataWarning")

@@ -18,8 +18,8 @@ import pytest
 from distributed import Client, LocalCluster
 
 from bigdag.errors import BigdagError, MissingExtraError, ParameterError
-from bigdag.experiments import cluster as cluster_module
-from bigdag.experiments.cluster import run_on_cluster
+from bigdag.experiments.run import cluster as cluster_module
+from bigdag.experiments.run.cluster import run_on_cluster
 from bigdag.experiments.store import Store
 from fake_runs import WORKER, diary, gone, make_job, started, wait_until
 
@@ -126,7 +126,7 @@ def test_a_run_that_takes_every_worker_with_it_is_a_row_and_its_neighbours_are_d
 
 CLIENT = """
 import json, sys
-from bigdag.experiments.cluster import run_on_cluster
+from bigdag.experiments.run.cluster import run_on_cluster
 from bigdag.experiments.store import Store
 jobs = json.load(open(sys.argv[2]))
 try:

@@ -23,9 +23,9 @@ from typer.testing import CliRunner
 
 from bigdag.cli import app
 from bigdag.errors import BigdagError
-from bigdag.experiments import cluster, runner
+from bigdag.experiments.run import cluster, runner
 from bigdag.experiments.store import Store
-from bigdag.methods import METHODS
+from bigdag.learners.methods import METHODS
 from fake_runs import WORKER, gone, started, wait_until
 
 ROOT = Path(__file__).parents[1]
@@ -210,7 +210,7 @@ def test_failed_runs_are_rows_and_told_and_retried(monkeypatch, tmp_path):
 
 SLOW = """
 import functools, sys
-from bigdag.experiments import runner
+from bigdag.experiments.run import runner
 runner.run_jobs = functools.partial(runner.run_jobs, worker=sys.argv.pop(1))
 from bigdag.cli import app
 app()

@@ -13,8 +13,8 @@ import pytest
 from bigdag import simulate
 from bigdag.errors import BigdagError, ParameterError
 from bigdag.experiments import load_plan
-from bigdag.experiments.plan import EXPERIMENTS, PRESETS, Limits
-from bigdag.methods import METHODS
+from bigdag.experiments.plan.expand import EXPERIMENTS, PRESETS, Limits
+from bigdag.learners.methods import METHODS
 
 GB = 2**30
 SHIPPED = list(itertools.product(EXPERIMENTS, PRESETS))
@@ -211,7 +211,7 @@ def test_an_estimate_counts_the_worst_case(tmp_path, monkeypatch):
     text = SMALL.replace("d = 20", "d = [20, 3000]").replace("time_limit = 5", "time_limit = 360")
     text = text.replace('"2 GB"', '"350 MB"\nthreads = 3')
     plan = plan_of(tmp_path, text + '[[method]]\nname = "deep"\nmethod = "notears"\n')
-    monkeypatch.setattr("bigdag.methods.find_spec", lambda package: None)
+    monkeypatch.setattr("bigdag.learners.methods.find_spec", lambda package: None)
     estimate = plan.estimate()
     assert (estimate.instances, estimate.runs) == (2, 4)
     assert estimate.core_hours == pytest.approx(4 * 0.1 * 3)

@@ -14,12 +14,12 @@ from dataclasses import replace
 import pytest
 
 from bigdag.errors import BigdagError, MissingExtraError
-from bigdag.experiments import child
-from bigdag.experiments.agenda import terminable
-from bigdag.experiments.child import hard_limit
-from bigdag.experiments.runner import installed, run_jobs
+from bigdag.experiments.run import child
+from bigdag.experiments.run.agenda import terminable
+from bigdag.experiments.run.child import hard_limit
+from bigdag.experiments.run.runner import installed, run_jobs
 from bigdag.experiments.store import Store
-from bigdag.methods import METHODS
+from bigdag.learners.methods import METHODS
 from fake_runs import WORKER, diary, gone, make_job, started, wait_until
 
 
@@ -227,7 +227,7 @@ def test_a_missing_extra_is_said_before_anything_runs(monkeypatch):
         job["method"]["word"] = word
     assert installed(jobs) == jobs
     absent = replace(METHODS["optimas"], extra="surely_not_installed")
-    monkeypatch.setattr("bigdag.methods.METHODS", {**METHODS, "optimas": absent})
+    monkeypatch.setattr("bigdag.learners.methods.METHODS", {**METHODS, "optimas": absent})
     with pytest.raises(MissingExtraError, match=r"methods, optimas needs the package 'surely_not"):
         installed(jobs)
     assert installed(jobs, skip_missing=True) == jobs[1:]
@@ -263,7 +263,7 @@ def test_a_work_folder_that_cannot_be_made_is_a_sentence(path):
 
 PARENT = """
 import json, sys
-from bigdag.experiments.runner import run_jobs
+from bigdag.experiments.run.runner import run_jobs
 from bigdag.experiments.store import Store
 jobs = json.load(open(sys.argv[2]))
 print("ready", flush=True)

@@ -15,10 +15,11 @@ import pytest
 
 from bigdag import DAG, metrics, simulate
 from bigdag.errors import BigdagError, GraphError
-from bigdag.experiments import datasets, load_plan, measure
-from bigdag.experiments.measure import objective_curve, pace
-from bigdag.experiments.worker import run_job
-from bigdag.worlds import World
+from bigdag.experiments import load_plan
+from bigdag.experiments.run import datasets, measure
+from bigdag.experiments.run.measure import objective_curve, pace
+from bigdag.experiments.run.worker import run_job
+from bigdag.simulate.worlds import World
 
 METRICS = {
     "average_precision", "shd", "shd_per_node", "fnr", "fpr", "precision", "recall", "f1",
@@ -141,7 +142,7 @@ def test_a_truth_of_other_variables_is_refused(tmp_path):
 def test_a_run_from_end_to_end(tmp_path):
     job = job_of(tmp_path)
     (tmp_path / "job.json").write_text(json.dumps(job))
-    command = [sys.executable, "-m", "bigdag.experiments.worker"]
+    command = [sys.executable, "-m", "bigdag.experiments.run.worker"]
     subprocess.run([*command, tmp_path / "job.json", tmp_path / "result.json"], check=True)
     record = json.loads((tmp_path / "result.json").read_text())
     assert record["run"] == job["run"]
@@ -179,7 +180,7 @@ def test_the_threads_are_set_before_numpy_is_there(tmp_path):
     job = {**job_of(tmp_path), "threads": 3}
     (tmp_path / "job.json").write_text(json.dumps(job))
     code = (
-        "import os, sys; from bigdag.experiments import worker;"
+        "import os, sys; from bigdag.experiments.run import worker;"
         "worker.run_job = lambda job: {'numpy': 'numpy' in sys.modules,"
         " 'threads': os.environ['OMP_NUM_THREADS']};"
         "worker.main(sys.argv[1:])"

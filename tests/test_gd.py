@@ -7,12 +7,13 @@ import pytest
 import scipy.sparse as sp
 
 from bigdag import GD, ProxiMAS, SortRegress, metrics, simulate
-from bigdag.acyclic import greedy_order, project, rank_of
-from bigdag.data import as_dataset
-from bigdag.gram import Gram
-from bigdag.lasso import solve
-from bigdag.learners.base import Run
+from bigdag.data.dataset import as_dataset
+from bigdag.engine.gram import Gram
+from bigdag.engine.lasso import solve
+from bigdag.engine.order import project, rank_of
+from bigdag.graph.feedback_arc_set import greedy_order
 from bigdag.learners.gd import _best_places, _Point
+from bigdag.learners.run import Run
 from learner_contract import LearnerContract, equation_1, table
 
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from bigdag import GOLEM, metrics, simulate
-from bigdag.data import as_dataset
+from bigdag.data.dataset import as_dataset
 from bigdag.errors import DataWarning
-from bigdag.learners.base import Run
+from bigdag.learners.run import Run
 from bigdag.learners.torch_support import Residuals
 from learner_contract import LearnerContract, gcastle, table
 from test_notears import random_weights

@@ -3,10 +3,10 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 
-from bigdag import objective
-from bigdag.data import Dataset, as_dataset
+from bigdag.data.dataset import Dataset, as_dataset
+from bigdag.engine import objective
+from bigdag.engine.gram import Gram
 from bigdag.errors import MemoryLimitError, ParameterError
-from bigdag.gram import Gram
 from bigdag.resources import bytes_of, memory_budget
 
 from .literal import equation_1

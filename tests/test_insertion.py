@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigdag import insertion, regression
-from bigdag.data import as_dataset
+from bigdag.data.dataset import as_dataset
+from bigdag.engine import regression
+from bigdag.engine.gram import Gram
 from bigdag.errors import DataWarning
-from bigdag.gram import Gram
-from bigdag.selection import arc_penalty
+from bigdag.search import insertion
+from bigdag.search.ebic import arc_penalty
 from bigdag.simulate import random_dag, sample, standardise
 
 from .literal import bic_cost, grow_shrink, insertion_change

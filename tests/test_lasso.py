@@ -4,11 +4,11 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from sklearn.linear_model import Lasso
 
-from bigdag import lasso, objective
-from bigdag.acyclic import rank_of
-from bigdag.data import Dataset, as_dataset
-from bigdag.descent import descend
-from bigdag.gram import Gram
+from bigdag.data.dataset import Dataset, as_dataset
+from bigdag.engine import lasso, objective
+from bigdag.engine.descent import descend
+from bigdag.engine.gram import Gram
+from bigdag.engine.order import rank_of
 from bigdag.simulate import random_dag, sample
 
 from .strategies import tables

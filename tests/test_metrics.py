@@ -21,9 +21,8 @@ from sklearn.covariance import ledoit_wolf_shrinkage
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import average_precision_score
 
-from bigdag import metrics, simulate, sortability
-from bigdag.dag import DAG
-from bigdag.data import Dataset, as_dataset
+from bigdag import metrics, simulate
+from bigdag.data.dataset import Dataset, as_dataset
 from bigdag.errors import (
     DataError,
     DataWarning,
@@ -31,7 +30,9 @@ from bigdag.errors import (
     MissingExtraError,
     ParameterError,
 )
-from bigdag.matching import on_columns
+from bigdag.evaluation import sortability
+from bigdag.graph.align import on_columns
+from bigdag.graph.dag import DAG
 
 # Few different weights, so that ties, absent arcs and both directions are common.
 WEIGHTS = st.sampled_from([0.0, 0.0, 0.0, 0.1, -0.1, 0.3, -0.3, 0.5, 1.0, -2.0])
@@ -221,7 +222,7 @@ def test_nll_equals_scipy(tables, variance):
 
 def test_nll_in_blocks_is_the_same(tables, monkeypatch):
     whole = metrics.gaussian_nll(*tables)
-    monkeypatch.setattr(metrics, "_BLOCK", 130)
+    monkeypatch.setattr("bigdag.evaluation.metrics._BLOCK", 130)
     assert metrics.gaussian_nll(*tables) == pytest.approx(whole, rel=1e-14)
 
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import Lasso
 
-from bigdag.acyclic import rank_of
-from bigdag.data import Dataset, as_dataset
+from bigdag.data.dataset import Dataset, as_dataset
+from bigdag.engine.gram import Gram
+from bigdag.engine.order import rank_of
 from bigdag.errors import DataWarning
-from bigdag.gram import Gram
-from bigdag.moves import Arrangement
+from bigdag.search.arrangement import Arrangement
 from bigdag.simulate import random_dag, sample
 
 from .learner_contract import equation_1

@@ -8,10 +8,10 @@ import torch
 from scipy.linalg import expm
 
 from bigdag import NOTEARS, metrics, simulate
-from bigdag.acyclic import acyclic_threshold, is_acyclic
-from bigdag.data import as_dataset
-from bigdag.learners.base import Run
+from bigdag.data.dataset import as_dataset
+from bigdag.graph.acyclic import acyclic_threshold, is_acyclic
 from bigdag.learners.notears import acyclicity
+from bigdag.learners.run import Run
 from bigdag.learners.torch_support import Residuals
 from learner_contract import LearnerContract, equation_1, gcastle, interrupted, table
 

@@ -9,10 +9,11 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from bigdag import OptiMAS, lasso, metrics, simulate
-from bigdag.data import Dataset, as_dataset
+from bigdag import OptiMAS, metrics, simulate
+from bigdag.data.dataset import Dataset, as_dataset
+from bigdag.engine import lasso
+from bigdag.engine.gram import Gram
 from bigdag.errors import MemoryLimitError, MissingExtraError, ParameterError
-from bigdag.gram import Gram
 from bigdag.learners import optimas
 from learner_contract import LearnerContract, equation_1, interrupted, table
 

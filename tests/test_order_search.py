@@ -14,16 +14,17 @@ from hypothesis import strategies as st
 from sklearn.linear_model import Lasso
 
 from bigdag import OrderSearch, ProxiMAS, metrics, simulate
-from bigdag.acyclic import is_acyclic
-from bigdag.dag import DAG
-from bigdag.data import Dataset, as_dataset
+from bigdag.data.dataset import Dataset, as_dataset
+from bigdag.engine.gram import Gram
+from bigdag.engine.objective import losses
 from bigdag.errors import DataWarning, GraphError, ParameterError
-from bigdag.gram import Gram
-from bigdag.learners import order_moves, penalty_path
-from bigdag.learners.base import Run
-from bigdag.objective import losses
-from bigdag.orders import r2_order
-from bigdag.selection import arc_penalty
+from bigdag.graph.acyclic import is_acyclic
+from bigdag.graph.dag import DAG
+from bigdag.learners.run import Run
+from bigdag.search import bic as bic_search
+from bigdag.search import least_squares, penalty_path
+from bigdag.search.ebic import arc_penalty
+from bigdag.search.start_orders import r2_order
 
 from .learner_contract import LearnerContract, equation_1, interrupted
 from .literal import bic_cost, insertion_change
@@ -121,13 +122,13 @@ def test_bic_is_the_least_of_all_orders_and_parents(d, seed):
 @pytest.mark.parametrize("candidates", ["all", "correlated"])
 @pytest.mark.parametrize("seed", range(6))
 def test_no_swap_of_neighbours_lowers_equation_1(seed, candidates, monkeypatch):
-    monkeypatch.setattr(order_moves, "_EXACT", 0)
+    monkeypatch.setattr(least_squares, "_EXACT", 0)
     X = world(8, 2, 50, seed)[1]
     rng = np.random.default_rng(seed)
     start = DAG(np.zeros((8, 8)), order=rng.permutation(8))
     model = OrderSearch(start=start, tol=1e-9, candidates=candidates, n_jobs=1)
     run = Run(model, as_dataset(X))
-    search = order_moves.LeastSquaresSearch(model, run)
+    search = least_squares.LeastSquaresSearch(model, run)
     search.work()
     mask = np.ones((8, 8)) if search.mask is None else search.mask.toarray()
 
@@ -156,9 +157,9 @@ def test_no_insertion_lowers_the_bic(seed, k, gamma):
     model = OrderSearch(score="bic", gamma=gamma, n_jobs=1)
     run = Run(model, as_dataset(X))
     cost = arc_penalty(*X.shape, gamma)
-    search = order_moves.InsertionSearch(run, run.gram, cost, model._orders(run, ["r2"]))
+    search = bic_search.InsertionSearch(run, run.gram, cost, model._orders(run, ["r2"]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order_moves, "_EXACT", 0)
+        patch.setattr(bic_search, "_EXACT", 0)
         search.work()
     problem, state = search.problem, search.state
     near = [set(a.tolist()) for a in np.split(problem.indices, problem.indptr[1:-1])]
@@ -184,7 +185,8 @@ def test_local_searches_never_beat_the_exact_one(seed, monkeypatch):
     for score in SCORES:
         exact = OrderSearch(score=score, tol=1e-8).fit(X).score_
         with monkeypatch.context() as patch:
-            patch.setattr(order_moves, "_EXACT", 0)
+            patch.setattr(bic_search, "_EXACT", 0)
+            patch.setattr(least_squares, "_EXACT", 0)
             local = OrderSearch(score=score, tol=1e-8, restarts=20, random_state=0).fit(X).score_
         assert local >= exact - 1e-6 * abs(exact)
         assert local <= exact + 0.02 * abs(exact)

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigdag import metrics, orders, simulate
-from bigdag.data import Dataset, as_dataset
+from bigdag import metrics, simulate
+from bigdag.data.dataset import Dataset, as_dataset
+from bigdag.engine.gram import Gram
 from bigdag.errors import DataWarning
-from bigdag.gram import Gram
-from bigdag.sortability import r_squared
+from bigdag.evaluation.sortability import r_squared
+from bigdag.search import start_orders as orders
 
 
 def world(d: int, k: float, n: int, seed: int = 0) -> tuple:

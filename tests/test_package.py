@@ -17,43 +17,30 @@ import bigdag
 
 SOURCE = Path(bigdag.__file__).parent
 
-# A module imports from its own layer or from those above this line; never from below.
-LAYERS = [
-    ["compiled", "errors", "interrupts", "resources", "terminal", "writing"],
-    [
-        "acyclic",
-        "dag",
-        "data",
-        "descent",
-        "equivalence",
-        "explained",
-        "gram",
-        "graph_files",
-        "lasso",
-        "objective",
-        "tables",
-    ],
-    [
-        "insertion",
-        "matching",
-        "metrics",
-        "moves",
-        "orders",
-        "plot",
-        "regression",
-        "selection",
-        "simulate",
-        "sortability",
-    ],
+# The rooms in the order of the data: a module imports from its own room or from those above it;
+# what stands in one line may import from each other.
+ROOMS = [
+    ["errors"],
+    ["compiled", "interrupts", "resources", "terminal", "writing"],
+    ["data"],
+    ["engine"],
+    ["graph"],
+    ["search"],
     ["learners"],
-    ["methods", "worlds"],
+    ["evaluation", "metrics"],
+    ["simulate"],
     ["experiments"],
-    ["cli", "cli_display", "cli_fit"],
+    ["cli"],
 ]
-LAYER = {name: depth for depth, names in enumerate(LAYERS) for name in names}
+ROOM = {name: depth for depth, names in enumerate(ROOMS) for name in names}
 
-# What a layer alone would allow. A learner reads no file and scores nothing.
-NEVER = {"learners": {"graph_files", "metrics", "plot", "simulate", "tables"}}
+# What a room must not even reach by a detour.
+NEVER = {
+    "engine": {"data.tables", "graph.files", "metrics", "evaluation", "learners"},
+    "search": {"data.tables", "metrics", "evaluation", "learners"},
+    "learners": {"data.tables", "metrics", "evaluation", "graph.draw", "simulate"},
+    "evaluation": {"data.tables", "graph.draw", "simulate"},
+}
 
 HEAVY = {"dask", "matplotlib", "numba", "numpy", "pandas", "pyarrow", "scipy", "sklearn", "torch"}
 
@@ -88,7 +75,9 @@ def imports_of(module: str) -> frozenset[str]:
             if source == "bigdag":
                 found |= {alias.name for alias in node.names}
             elif source.startswith("bigdag."):
-                found.add(source.removeprefix("bigdag."))
+                inside = source.removeprefix("bigdag.")
+                parts = {f"{inside}.{alias.name}" for alias in node.names} & set(MODULES)
+                found |= parts or {inside}
         elif isinstance(node, ast.Import):
             found |= {
                 alias.name.removeprefix("bigdag.")
@@ -98,18 +87,42 @@ def imports_of(module: str) -> frozenset[str]:
     return frozenset(found - {"__version__"})
 
 
+@cache
+def reached_from(module: str) -> frozenset[str]:
+    """Return all modules of bigdag that importing and using a module may load."""
+    seen, waiting = set(), [module]
+    while waiting:
+        for found in imports_of(waiting.pop()):
+            name = bigdag._HOME.get(found, "").removeprefix("bigdag.") or found
+            if name in MODULES and name not in seen:
+                seen.add(name)
+                waiting.append(name)
+    return frozenset(seen - {module})
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_point_one_way(module):
-    top = module.split(".")[0]
-    assert top in LAYER, f"say in LAYERS where {module} belongs"
+    room = module.split(".")[0]
+    assert room in ROOM, f"say in ROOMS where {module} belongs"
     for imported in imports_of(module):
-        other = imported.split(".")[0]
-        if other in bigdag._HOME:
-            # Experiments and what is above them use the public names; below, modules are named.
-            assert LAYER[top] >= LAYER["experiments"]
+        if imported in bigdag._HOME:
+            # Experiments and what is below them use the public names; above, modules are named.
+            assert ROOM[room] >= ROOM["simulate"], f"{module} must name the module of {imported}"
             continue
-        assert LAYER[other] <= LAYER[top], f"{module} must not import {imported}"
-        assert other not in NEVER.get(top, set()), f"{module} must not import {imported}"
+        assert ROOM[imported.split(".")[0]] <= ROOM[room], f"{module} must not import {imported}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_what_a_room_must_not_reach(module):
+    forbidden = NEVER.get(module.split(".")[0], set())
+    for reached in reached_from(module):
+        assert reached not in forbidden, f"{module} reaches {reached}"
+        assert reached.split(".")[0] not in forbidden, f"{module} reaches {reached}"
+
+
+def test_every_folder_is_a_room():
+    folders = {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name[0] != "_"}
+    assert folders <= set(ROOM)
 
 
 def test_no_module_imports_itself_by_a_detour():
@@ -128,7 +141,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     [
         "import bigdag",
         "import bigdag.cli",
-        "import bigdag.methods; bigdag.methods.find_method('optimas')",
+        "from bigdag.learners.methods import find_method; find_method('optimas')",
     ],
 )
 def test_a_light_import_is_silent_and_loads_nothing_heavy(code):

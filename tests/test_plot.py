@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from bigdag import plot
-from bigdag.dag import DAG
 from bigdag.errors import GraphError, MissingExtraError, OutputExistsError, ParameterError
+from bigdag.graph import draw as plot
+from bigdag.graph.dag import DAG
 
 
 def random_dag(d, n_arcs, seed, names=None):
@@ -130,7 +130,7 @@ def test_no_state_of_matplotlib_is_touched(tmp_path):
 
 
 def test_matplotlib_is_loaded_only_to_draw():
-    code = "import sys, bigdag.plot; print('matplotlib' in sys.modules)"
+    code = "import sys, bigdag.graph.draw; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -2,11 +2,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bigdag import ProxiMAS, lasso, metrics, objective, simulate
-from bigdag.acyclic import greedy_order, is_acyclic, rank_of
-from bigdag.data import as_dataset
+from bigdag import ProxiMAS, metrics, simulate
+from bigdag.data.dataset import as_dataset
+from bigdag.engine import lasso, objective
+from bigdag.engine.gram import Gram
+from bigdag.engine.order import rank_of
 from bigdag.errors import MemoryLimitError, ParameterError
-from bigdag.gram import Gram
+from bigdag.graph.acyclic import is_acyclic
+from bigdag.graph.feedback_arc_set import greedy_order
 from bigdag.learners import proximal_columns
 from bigdag.learners.proximal_columns import ProximalColumns
 

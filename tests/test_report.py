@@ -17,11 +17,11 @@ import pytest
 from PIL import Image
 
 from bigdag.errors import BigdagError, MissingExtraError, OutputExistsError, ParameterError
-from bigdag.experiments import figures, report
-from bigdag.experiments import report_words as words
-from bigdag.experiments.report import write_report
-from bigdag.experiments.report_tables import _list
-from bigdag.experiments.results import Results
+from bigdag.experiments.report import figures, words
+from bigdag.experiments.report import write as report
+from bigdag.experiments.report.results import Results
+from bigdag.experiments.report.tables import _list
+from bigdag.experiments.report.write import write_report
 from report_stores import METHODS, big_report, everything, fill, job, record
 
 VOID = {"meta", "link", "img", "input", "br"}

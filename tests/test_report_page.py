@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 import browser
-from bigdag.experiments.report import write_report
+from bigdag.experiments.report.write import write_report
 from browser import Browser
 from report_stores import METHODS, big_report, fill, job, record
 

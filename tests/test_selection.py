@@ -9,11 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import Lasso
 
-from bigdag import insertion, lasso, selection, simulate
-from bigdag.acyclic import project
-from bigdag.data import as_dataset
+from bigdag import simulate
+from bigdag.data.dataset import as_dataset
+from bigdag.engine import lasso
+from bigdag.engine.gram import Gram
+from bigdag.engine.order import project
 from bigdag.errors import DataWarning
-from bigdag.gram import Gram
+from bigdag.search import ebic as selection
+from bigdag.search import insertion
 
 from .literal import bic_cost, grow_shrink
 

@@ -9,10 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigdag import simulate
-from bigdag.dag import DAG
 from bigdag.errors import DataError, GraphError, ParameterError
-from bigdag.simulate import internally_standardised, noise_scales, random_dag, sample, standardise
+from bigdag.graph.dag import DAG
+from bigdag.simulate import (
+    internally_standardised,
+    models,
+    noise_scales,
+    random_dag,
+    sample,
+    standardise,
+)
 
 
 @given(d=st.integers(2, 40), share=st.floats(0.01, 1), seed=st.integers(0, 99))
@@ -34,7 +40,7 @@ def test_er_pairs_are_uniform():
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 5, 10**6, 4_999_949_999, 4_999_850_000, 2**52])
 def test_codes_of_pairs_are_exact(code):
-    first, second = (int(v[0]) for v in simulate._pairs(np.array([code])))
+    first, second = (int(v[0]) for v in models._pairs(np.array([code])))
     assert 0 <= first < second
     assert second * (second - 1) // 2 + first == code
 
@@ -77,8 +83,8 @@ def test_order_is_not_that_of_the_columns(graph):
     assert 0.35 < np.mean(arcs.row < arcs.col) < 0.65
 
 
-@pytest.mark.parametrize("noise", simulate.NOISES)
-@pytest.mark.parametrize("scale", simulate.SCALES)
+@pytest.mark.parametrize("noise", models.NOISES)
+@pytest.mark.parametrize("scale", models.SCALES)
 def test_sample_equals_the_dense_inverse(noise, scale):
     dag = random_dag(12, 2, rng=5)
     X = sample(dag, 7, noise, scale, rng=6)
@@ -115,7 +121,7 @@ def test_train_and_validation_share_the_scales():
     assert not np.array_equal(train, validation)
 
 
-@pytest.mark.parametrize("noise", simulate.NOISES)
+@pytest.mark.parametrize("noise", models.NOISES)
 def test_internally_standardised_model_has_unit_variances(noise):
     rng = np.random.default_rng(0)
     dag = random_dag(300, 4, rng=rng)
@@ -163,7 +169,7 @@ def test_standardise(rows):
 
 
 @pytest.mark.parametrize("graph", ["ER", "SF"])
-@pytest.mark.parametrize("noise", simulate.NOISES)
+@pytest.mark.parametrize("noise", models.NOISES)
 def test_same_seed_same_bytes(graph, noise):
     def run(seed):
         rng = np.random.default_rng(seed)

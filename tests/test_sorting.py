@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from bigdag import SortRegress, metrics, simulate
-from bigdag.acyclic import greedy_order, is_acyclic, rank_of
-from bigdag.data import as_dataset
-from bigdag.gram import Gram
-from bigdag.lasso import solve
+from bigdag.data.dataset import as_dataset
+from bigdag.engine.gram import Gram
+from bigdag.engine.lasso import solve
+from bigdag.engine.order import rank_of
+from bigdag.graph.acyclic import is_acyclic
+from bigdag.graph.feedback_arc_set import greedy_order
 from learner_contract import LearnerContract, equation_1, table
 
 ORDERS = ["least_variance", "variance", "r2", "random", "lasso_mas", "empty"]

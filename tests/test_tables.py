@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bigdag.data import Dataset, as_dataset
+from bigdag.data.dataset import Dataset, as_dataset
+from bigdag.data.tables import read_covariance, read_table
 from bigdag.errors import DataError, DataWarning, ParameterError
-from bigdag.tables import read_covariance, read_table
 
 pytestmark = pytest.mark.filterwarnings("error::bigdag.errors.DataWarning")
 
@@ -216,7 +216,7 @@ def test_a_stray_word_in_a_column_without_a_name_does_not_make_it_labels(tmp_pat
 
 
 def test_files_of_more_than_one_block(tmp_path, monkeypatch):
-    monkeypatch.setattr("bigdag.tables._BLOCK", 200)
+    monkeypatch.setattr("bigdag.data.tables._BLOCK", 200)
     values = np.random.default_rng(8).normal(size=(300, 3)).round(3)
     rows = [[str(v) for v in row] for row in values.tolist()]
     rows[120][1] = "+" + rows[120][1].lstrip("-")
@@ -244,7 +244,7 @@ def test_files_of_more_than_one_block(tmp_path, monkeypatch):
 
 
 def test_truth_values_and_numbers_in_one_column_are_text(tmp_path, monkeypatch):
-    monkeypatch.setattr("bigdag.tables._BLOCK", 16)
+    monkeypatch.setattr("bigdag.data.tables._BLOCK", 16)
     rows = ["1,2"] * 50 + ["2,true"] * 50
     with pytest.raises(DataError, match=r"'b' \(row 51: 'true'\)"):
         read_table(write(tmp_path, "t.csv", "\n".join(["a,b", *rows])))

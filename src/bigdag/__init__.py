@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "DAG": "bigdag.dag",
-    "Dataset": "bigdag.data",
+    "DAG": "bigdag.graph.dag",
+    "Dataset": "bigdag.data.dataset",
     "GD": "bigdag.learners.gd",
     "GOLEM": "bigdag.learners.golem",
     "NOTEARS": "bigdag.learners.notears",
     "OptiMAS": "bigdag.learners.optimas",
     "OrderSearch": "bigdag.learners.order_search",
     "ProxiMAS": "bigdag.learners.proximas",
-    "SortRegress": "bigdag.learners.sorting",
+    "SortRegress": "bigdag.learners.sort_regress",
 }
 _MODULES = ("errors", "metrics", "simulate")
 
@@ -49,15 +49,15 @@ __all__ = [
 
 if TYPE_CHECKING:
     from bigdag import errors, metrics, simulate
-    from bigdag.dag import DAG
-    from bigdag.data import Dataset
+    from bigdag.data.dataset import Dataset
+    from bigdag.graph.dag import DAG
     from bigdag.learners.gd import GD
     from bigdag.learners.golem import GOLEM
     from bigdag.learners.notears import NOTEARS
     from bigdag.learners.optimas import OptiMAS
     from bigdag.learners.order_search import OrderSearch
     from bigdag.learners.proximas import ProxiMAS
-    from bigdag.learners.sorting import SortRegress
+    from bigdag.learners.sort_regress import SortRegress
 
 
 def __getattr__(name: str) -> Any:

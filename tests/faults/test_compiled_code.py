@@ -15,8 +15,8 @@ import pytest
 import bigdag
 from bigdag import SortRegress, compiled
 from bigdag.compiled import Stopwatch
-from bigdag.data import as_dataset
-from bigdag.learners.base import Run
+from bigdag.data.dataset import as_dataset
+from bigdag.learners.run import Run
 
 PACKAGE = Path(bigdag.__file__).parent
 
@@ -33,7 +33,7 @@ def python(code: str, folder: Path, **env: str) -> subprocess.CompletedProcess[s
     )
 
 
-RANK = "from bigdag.acyclic import is_acyclic; import scipy.sparse as sp; "
+RANK = "from bigdag.graph.acyclic import is_acyclic; import scipy.sparse as sp; "
 RANK += "print(is_acyclic(sp.csr_array([[0, 1.0], [0, 0]])))"
 
 

@@ -18,12 +18,13 @@ from typer.testing import CliRunner
 
 from bigdag.cli import app
 from bigdag.errors import DataError
-from bigdag.experiments import datasets, load_plan, runner
-from bigdag.experiments import plan_file as plan_file_module
-from bigdag.experiments.plan_file import unchanged
-from bigdag.experiments.results import Results
+from bigdag.experiments import load_plan
+from bigdag.experiments.plan import file as plan_file_module
+from bigdag.experiments.plan.file import unchanged
+from bigdag.experiments.report.results import Results
+from bigdag.experiments.run import datasets, runner
+from bigdag.experiments.run.worker import run_job
 from bigdag.experiments.store import Store
-from bigdag.experiments.worker import run_job
 from fake_runs import WORKER
 from report_stores import fill, job, record
 
@@ -284,7 +285,7 @@ machinery.PathFinder.find_spec = classmethod(
         None if name.split(".")[0] == "torch" else find(name, path, target))
 from typer.testing import CliRunner
 from bigdag.cli import app
-from bigdag.experiments import runner
+from bigdag.experiments.run import runner
 runner.run_jobs = functools.partial(runner.run_jobs, worker=sys.argv[1])
 for line in sys.stdin:
     result = CliRunner().invoke(app, line.split())

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from bigdag.cli import app
-from bigdag.dag import DAG
 from bigdag.errors import BigdagError, DataError, ParameterError
+from bigdag.graph.dag import DAG
 
 SUFFIXES = [".npz", ".parquet", ".csv", ".graphml", ".dot", ".json"]
 

@@ -20,7 +20,7 @@ from bigdag.interrupts import ask_to_end, ends_like_ctrl_c, interruptible
 # The command, whose first lasso never ends before somebody asks it to.
 SLOW = """
     import pathlib, sys, time
-    import bigdag.lasso as lasso
+    import bigdag.engine.lasso as lasso
     from bigdag.cli import main
 
     usual = lasso.solve

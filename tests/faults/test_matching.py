@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from bigdag import OrderSearch, simulate
 from bigdag.cli import app
-from bigdag.dag import DAG
-from bigdag.data import as_dataset
+from bigdag.data.dataset import as_dataset
 from bigdag.errors import GraphError
-from bigdag.matching import weights_on_columns
+from bigdag.graph.align import weights_on_columns
+from bigdag.graph.dag import DAG
 
 
 def run(*words, code=0):

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from bigdag import OrderSearch, ProxiMAS, SortRegress, resources
-from bigdag.data import as_dataset
+from bigdag.data.dataset import as_dataset
+from bigdag.engine.gram import Gram, moments_memory
 from bigdag.errors import MemoryLimitError
-from bigdag.gram import Gram, moments_memory
 from bigdag.resources import bytes_of, format_bytes, memory_budget, memory_held, memory_left
 from test_cli import bigdag_
 

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bigdag.cli import app
-from bigdag.dag import DAG
+from bigdag.graph.dag import DAG
 from bigdag.terminal import printable
 
 EVIL = "a\x1b[31m\x07\x9b2J\u202eb\r\nc\x7f"

@@ -20,10 +20,11 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from bigdag import resources, tables
+from bigdag import resources
 from bigdag.cli import app
+from bigdag.data import tables
+from bigdag.data.tables import read_covariance, read_table
 from bigdag.errors import DataError, DataWarning, MemoryLimitError
-from bigdag.tables import read_covariance, read_table
 
 VALUES = np.random.default_rng(0).normal(size=(9, 3)).round(3)
 FRAME = pd.DataFrame(VALUES, columns=list("abc"))
@@ -278,7 +279,8 @@ def test_the_limit_of_the_command_covers_reading(tmp_path, monkeypatch):
 MEASURED = """
 import sys, warnings
 from pathlib import Path
-from bigdag import resources, tables
+from bigdag import resources
+from bigdag.data import tables
 announced = []
 def require(need, *rest):
     announced.append(resources.memory_held() + need)
@@ -375,7 +377,7 @@ def test_arrow_gets_only_memory_that_it_owns(tmp_path, monkeypatch, name):
 def test_a_failing_read_ends_the_interpreter_in_order(tmp_path):
     (tmp_path / "t.csv").write_text(CSV * 500)
     code = (
-        "import sys; from bigdag.tables import read_table\n"
+        "import sys; from bigdag.data.tables import read_table\n"
         "try:\n    read_table(sys.argv[1])\nexcept ValueError:\n    print('refused')"
     )
     for _ in range(3):

@@ -9,8 +9,8 @@ import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from bigdag import OrderSearch, SortRegress
-from bigdag.data import as_dataset
-from bigdag.gram import Gram
+from bigdag.data.dataset import as_dataset
+from bigdag.engine.gram import Gram
 from bigdag.resources import SharedLimit
 
 

@@ -11,10 +11,10 @@ import torch
 from typer.testing import CliRunner
 
 from bigdag import GD, GOLEM, NOTEARS, OptiMAS
-from bigdag.acyclic import is_acyclic
 from bigdag.cli import app
-from bigdag.data import Dataset
+from bigdag.data.dataset import Dataset
 from bigdag.errors import BigdagError, ParameterError
+from bigdag.graph.acyclic import is_acyclic
 from bigdag.learners import torch_support
 from bigdag.simulate import random_dag, sample
 
@@ -297,7 +297,7 @@ def test_no_step_is_begun_that_would_end_after_the_deadline(lasts, ending, steps
 @pytest.mark.parametrize("name", METHODS)
 def test_time_that_is_up_at_any_look_leaves_what_was_held(name, monkeypatch):
     """The k-th look at the clock finds the time over; the answer never gets worse for that."""
-    from bigdag.learners.base import Run
+    from bigdag.learners.run import Run
 
     X = table()
     values = []

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 from bigdag import writing
 from bigdag.cli import app
-from bigdag.cli_fit import Recipe
-from bigdag.dag import DAG
 from bigdag.errors import BigdagError, OutputExistsError, ParameterError
+from bigdag.graph.dag import DAG
+from bigdag.learners.recipe import Recipe
 from bigdag.writing import Output, whole_file, whole_folder
 
 
@@ -134,8 +134,8 @@ def test_a_folder_that_takes_no_file_is_refused_before_the_work(number, monkeypa
     before = files()
     monkeypatch.setattr(builtins, "open", refusing)
     monkeypatch.setattr(Recipe, "follow", lambda *_: pytest.fail("the fit was begun"))
-    monkeypatch.setattr("bigdag.worlds.World.draw", lambda *_: pytest.fail("it was drawn"))
-    monkeypatch.setattr("bigdag.plot._paint", lambda *_: pytest.fail("it was painted"))
+    monkeypatch.setattr("bigdag.simulate.worlds.World.draw", lambda *_: pytest.fail("it was drawn"))
+    monkeypatch.setattr("bigdag.graph.draw._paint", lambda *_: pytest.fail("it was painted"))
     for words in (
         ["fit", "t.csv", "--out", "dag.npz"],
         ["simulate", "--out", "world"],
@@ -359,7 +359,7 @@ def test_an_interrupted_folder_leaves_nothing(error):
 def test_a_world_that_does_not_fit_is_refused_before_it_is_drawn(
     words, code, sentence, monkeypatch
 ):
-    monkeypatch.setattr("bigdag.simulate.random_dag", lambda *_: pytest.fail("it was drawn"))
+    monkeypatch.setattr("bigdag.simulate.models.random_dag", lambda *_: pytest.fail("it was drawn"))
     monkeypatch.setattr("bigdag.resources._free_in_machine", lambda: 2**26)
     before = files()
     assert sentence in run("simulate", "--out", "world", *words, code=code).stderr

@@ -17,19 +17,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _HOME = {
-    "Plan": "bigdag.experiments.plan",
+    "Plan": "bigdag.experiments.plan.expand",
     "Store": "bigdag.experiments.store",
-    "load_plan": "bigdag.experiments.plan",
-    "run_plan": "bigdag.experiments.runner",
-    "write_report": "bigdag.experiments.report",
+    "load_plan": "bigdag.experiments.plan.expand",
+    "run_plan": "bigdag.experiments.run.runner",
+    "write_report": "bigdag.experiments.report.write",
 }
 
 __all__ = ["Plan", "Store", "load_plan", "run_plan", "write_report"]
 
 if TYPE_CHECKING:
-    from bigdag.experiments.plan import Plan, load_plan
-    from bigdag.experiments.report import write_report
-    from bigdag.experiments.runner import run_plan
+    from bigdag.experiments.plan.expand import Plan, load_plan
+    from bigdag.experiments.report.write import write_report
+    from bigdag.experiments.run.runner import run_plan
     from bigdag.experiments.store import Store
 
 

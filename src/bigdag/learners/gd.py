@@ -29,10 +29,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bigdag import lasso, objective
-from bigdag.acyclic import greedy_order, improve_order, project, rank_of, topological_order
 from bigdag.compiled import kernel
-from bigdag.learners.base import Learner, Number, Run, State
+from bigdag.engine import lasso, objective
+from bigdag.engine.order import project, rank_of
+from bigdag.graph.acyclic import topological_order
+from bigdag.graph.feedback_arc_set import greedy_order, improve_order
+from bigdag.learners.base import Learner
+from bigdag.learners.parameters import Number
+from bigdag.learners.run import Run, State
 
 __all__ = ["GD"]
 

@@ -11,8 +11,9 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from bigdag.learners.base import Number, OneOf, Run, State
 from bigdag.learners.notears import PenalisedLearner, acyclicity
+from bigdag.learners.parameters import Number, OneOf
+from bigdag.learners.run import Run, State
 from bigdag.learners.torch_support import Residuals, TorchLearner, unit_of_variances
 
 __all__ = ["GOLEM", "likelihood"]

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 
 import scipy.sparse as sp
 
-from bigdag.acyclic import acyclic_threshold, topological_order
-from bigdag.learners.base import Run, State
+from bigdag.graph.acyclic import acyclic_threshold, topological_order
+from bigdag.learners.run import Run, State
 from bigdag.learners.torch_support import (
     Pace,
     Plateau,

@@ -24,9 +24,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bigdag import lasso, objective
-from bigdag.acyclic import greedy_order, greedy_order_dense, project, rank_of
-from bigdag.learners.base import Learner, Number, OneOf, Run, State
+from bigdag.engine import lasso, objective
+from bigdag.engine.order import project, rank_of
+from bigdag.graph.feedback_arc_set import greedy_order, greedy_order_dense
+from bigdag.learners.base import Learner
+from bigdag.learners.parameters import Number, OneOf
+from bigdag.learners.run import Run, State
 from bigdag.learners.torch_support import (
     Descent,
     Pace,

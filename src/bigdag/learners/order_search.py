@@ -2,9 +2,9 @@
 
 What limits the accuracy of ProxiMAS is the order it ends with. ``score="least_squares"`` begins
 from the best of several orders, among them the one by least variance left, and lowers equation (1)
-by moves in the order (:mod:`bigdag.moves`). ``score="bic"`` reads no variances: it lowers the
-extended BIC by best insertions (:mod:`bigdag.insertion`), and says of each arc whether data of this
-kind can direct it.
+by moves in the order (:mod:`bigdag.search.arrangement`). ``score="bic"`` reads no variances: it
+lowers the extended BIC by best insertions (:mod:`bigdag.search.insertion`), and says of each arc
+whether data of this kind can direct it.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from bigdag import equivalence, orders
-from bigdag.acyclic import greedy_order, topological_order
-from bigdag.dag import DAG
 from bigdag.errors import ParameterError
-from bigdag.learners.base import Checked, Learner, Number, OneOf, Run, State
-from bigdag.learners.order_moves import (
-    InsertionSearch,
-    LeastSquaresSearch,
-    insertion_memory,
-)
-from bigdag.learners.penalty_path import PenaltyPath
-from bigdag.selection import arc_penalty, significant
+from bigdag.graph import equivalence
+from bigdag.graph.acyclic import topological_order
+from bigdag.graph.dag import DAG
+from bigdag.graph.feedback_arc_set import greedy_order
+from bigdag.learners.base import Learner
+from bigdag.learners.parameters import Checked, Number, OneOf
+from bigdag.learners.run import Run, State
+from bigdag.search import start_orders as orders
+from bigdag.search.bic import InsertionSearch, insertion_memory
+from bigdag.search.ebic import arc_penalty, significant
+from bigdag.search.least_squares import LeastSquaresSearch
+from bigdag.search.penalty_path import PenaltyPath
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

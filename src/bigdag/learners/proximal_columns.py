@@ -13,18 +13,18 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bigdag import objective
-from bigdag.acyclic import rank_of
 from bigdag.compiled import kernel
-from bigdag.gram import Gram
-from bigdag.lasso import typical_parents, violators
+from bigdag.engine import objective
+from bigdag.engine.gram import Gram
+from bigdag.engine.lasso import typical_parents, violators
+from bigdag.engine.order import rank_of
 
 __all__ = ["ProximalColumns"]
 
 _EXACT_STORE = 2**23  # correlations among members that are kept as they are: 64 MB
 _STORE = 9 * 2**24  # and that are kept at all, then in three bytes each: 450 MB. A loss is then
 # right to 1e-7 of a variance, which ranks iterates; the answer's own is computed anew.
-_BYTES_OF_A_MEMBER = 450  # in the lists, copies and sparse arrays of a fit
+_BYTES_OF_A_MEMBER = 330  # in the lists, copies and sparse arrays of a fit
 _UNIT = 2.0**-23  # of correlations in three bytes
 _AT_REST = 1e-7  # a column whose coefficients move less, on the correlation scale, rests
 
@@ -38,7 +38,7 @@ def columns_memory(n: int, d: int, hold: bool) -> int:
     Examples
     --------
     >>> columns_memory(1000, 500, True)
-    7737120
+    6117120
     """
     parents = typical_parents(n, d)
     pairs = int(0.57 * d * parents**2) if hold else 0

@@ -23,12 +23,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bigdag import lasso, objective
-from bigdag.acyclic import greedy_order, greedy_order_dense, improve_order
+from bigdag.engine import lasso, objective
 from bigdag.errors import ParameterError
+from bigdag.graph.feedback_arc_set import greedy_order, greedy_order_dense, improve_order
 from bigdag.learners import proximal_columns
-from bigdag.learners.base import Learner, Number, OneOf, Run, State
+from bigdag.learners.base import Learner
+from bigdag.learners.parameters import Number, OneOf
 from bigdag.learners.proximal_columns import ProximalColumns
+from bigdag.learners.run import Run, State
 from bigdag.learners.torch_support import check_dense, load_torch, pick_device
 
 __all__ = ["ProxiMAS"]

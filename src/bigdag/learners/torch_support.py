@@ -12,7 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigdag.errors import MemoryLimitError, ParameterError, missing_extra
-from bigdag.learners.base import Checked, Learner, Number, OneOf, Run
+from bigdag.learners.base import Learner
+from bigdag.learners.parameters import Checked, Number, OneOf
+from bigdag.learners.run import Run
 from bigdag.resources import SharedLimit, format_bytes, memory_left
 
 __all__ = [
@@ -138,8 +140,8 @@ class Residuals:
     Examples
     --------
     >>> import torch
-    >>> from bigdag.data import as_dataset
-    >>> from bigdag.learners.base import Run
+    >>> from bigdag.data.dataset import as_dataset
+    >>> from bigdag.learners.run import Run
     >>> from bigdag.learners.notears import NOTEARS
     >>> run = Run(NOTEARS(), as_dataset([[-1.0, 2.0], [0.0, 0.0], [1.0, -2.0]]))
     >>> residuals = Residuals(run, torch, "cpu", torch.float64)
@@ -215,7 +217,7 @@ def unit_of_variances(run: Run, torch: Any, dtype: Any, penalty: float, idle: fl
     Examples
     --------
     >>> import torch
-    >>> from bigdag.data import as_dataset
+    >>> from bigdag.data.dataset import as_dataset
     >>> from bigdag.learners.notears import NOTEARS
     >>> run = Run(NOTEARS(), as_dataset([[-1e99, 2e99], [0.0, 0.0], [1e99, -2e99]]))
     >>> f"{unit_of_variances(run, torch, torch.float64, 0.1, 0.1):.1e}"
@@ -397,7 +399,7 @@ class Pace:
 
     Examples
     --------
-    >>> from bigdag.data import as_dataset
+    >>> from bigdag.data.dataset import as_dataset
     >>> from bigdag.learners.notears import NOTEARS
     >>> run = Run(NOTEARS(time_limit=60), as_dataset([[-1.0, 2.0], [0.0, 0.0], [1.0, -2.0]]))
     >>> Pace(run).is_over()

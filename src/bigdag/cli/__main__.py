@@ -1,0 +1,5 @@
+"""``python -m bigdag.cli``."""
+
+from bigdag.cli import main
+
+main()

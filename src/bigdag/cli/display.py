@@ -1,0 +1,470 @@
+"""What the command shows to people: progress and messages on stderr, results on stdout.
+
+Every function takes the report that ``--json`` would print, so that both say the same. Names, paths
+and cells come from files that anybody may have written: what a terminal would obey is shown as an
+escape, in all of them (see `bigdag.terminal`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from pathlib import PurePath
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from bigdag.errors import DataWarning
+from bigdag.terminal import printable
+
+if TYPE_CHECKING:
+    from bigdag.learners.run import State
+
+__all__ = [
+    "FitProgress",
+    "show_card",
+    "show_dag",
+    "show_error",
+    "show_evaluation",
+    "show_fit",
+    "show_methods",
+    "warning_printer",
+]
+
+_SHOWN = 12  # names in a list before "and k more"
+
+_STATUS = {
+    "converged": "converged",
+    "max_iter": "stopped at the limit of iterations (--max-iter)",
+    "time_limit": "stopped at the limit of time (--time-limit)",
+    "interrupted": "interrupted; this is the best DAG so far",
+    "diverged": "diverged; this is the best DAG before that",
+}
+
+
+# ------------------------------------------------------------------ messages and progress
+
+
+def _printable_parts(value: Any) -> Any:
+    """Return a report with all its texts printable."""
+    if isinstance(value, str | PurePath):
+        return printable(str(value))
+    if isinstance(value, Mapping):
+        return {key: _printable_parts(part) for key, part in value.items()}
+    return [_printable_parts(part) for part in value] if isinstance(value, list) else value
+
+
+def _of_printable_parts(show: Callable[..., None]) -> Callable[..., None]:
+    """Give a function its arguments printable."""
+
+    @wraps(show)
+    def shown(*given: Any) -> None:
+        show(*map(_printable_parts, given))
+
+    return shown
+
+
+def _message(kind: str, style: str, text: str) -> None:
+    # Not wrapped: a sentence stays one line for whoever searches or copies it.
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console.print(Text.assemble((f"{kind}: ", style), printable(text)))
+
+
+def show_error(text: str) -> None:
+    """Print an error on stderr."""
+    _message("Error", "bold red", text)
+
+
+def warning_printer() -> Callable[..., None]:
+    """Return a replacement of ``warnings.showwarning``: a `DataWarning` becomes a clean line."""
+    usual = warnings.showwarning
+
+    def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, DataWarning):
+            _message("Warning", "bold yellow", str(message))
+        else:
+            usual(message, category, *where, **more)
+
+    return show
+
+
+class FitProgress:
+    """A line on stderr that says how far a fit is; nothing at all unless `shown` on a terminal.
+
+    Parameters
+    ----------
+    shown : bool
+        Whether it is wanted.
+    """
+
+    def __init__(self, shown: bool) -> None:
+        console = Console(stderr=True)
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[numbers]}"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=console,
+            transient=True,
+            disable=not (shown and console.is_terminal),
+        )
+        self._task = self._progress.add_task("", total=None, numbers="", left="")
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    @property
+    def callback(self) -> Callable[[State], None] | None:
+        """What to give a learner."""
+        return None if self._progress.disable else self._step
+
+    def phase(self, text: str) -> None:
+        """Say what is under way before the first iteration."""
+        self._progress.update(self._task, description=escape(printable(text)))
+
+    def _step(self, state: State) -> None:
+        share, left = _share_and_left(
+            state.seconds, state.time_limit, state.iteration, state.max_iter
+        )
+        self._progress.update(
+            self._task,
+            description=escape(printable(state.phase)),
+            total=None if share is None else 1.0,
+            completed=share or 0.0,
+            numbers=(
+                f"iteration {state.iteration:,}  objective {state.objective:.6g}  "
+                f"{state.arcs:,} arcs"
+            ),
+            left="" if left is None else f"at most {_duration(left)} left",
+        )
+
+
+def _share_and_left(
+    seconds: float, time_limit: float | None, iteration: int, max_iter: int | None
+) -> tuple[float | None, float | None]:
+    """Return the share of the nearest limit that is used up, and the seconds to it.
+
+    Examples
+    --------
+    >>> _share_and_left(10.0, 40.0, 50, 100)
+    (0.5, 10.0)
+    >>> _share_and_left(10.0, None, 50, None)
+    (None, None)
+    """
+    limits = []
+    if time_limit is not None:
+        limits.append((seconds / time_limit, time_limit - seconds))
+    if max_iter is not None:
+        limits.append((iteration / max_iter, seconds / iteration * (max_iter - iteration)))
+    if not limits:
+        return None, None
+    share, left = max(limits)
+    return min(share, 1.0), max(left, 0.0)
+
+
+def _duration(seconds: float) -> str:
+    """Return a time as text.
+
+    Examples
+    --------
+    >>> _duration(0.26), _duration(75), _duration(7300)
+    ('0.3 s', '1:15', '2:01:40')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+# ------------------------------------------------------------------ results
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    # A file or a pipe has no width; rows shall not be folded for it.
+    return console if console.is_terminal else Console(highlight=False, width=120)
+
+
+def _facts(rows: Iterable[tuple[str, str]]) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in rows:
+        grid.add_row(name, Text(value))
+    return grid
+
+
+def _arcs_table(title: str, arcs: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table.add_column("cause", overflow="fold")
+    table.add_column("")
+    table.add_column("effect", overflow="fold")
+    table.add_column("weight", justify="right", no_wrap=True)
+    for arc in arcs:
+        mark = "–" if _is_open(arc) else "→"
+        table.add_row(Text(arc["source"]), mark, Text(arc["target"]), f"{arc['weight']:.4g}")
+    return table
+
+
+def _is_open(arc: Mapping[str, Any]) -> bool:
+    """Tell whether data cannot direct an arc."""
+    return bool(arc.get("direction") == "--")
+
+
+def _strongest(console: Console, report: Mapping[str, Any]) -> None:
+    if report["strongest"]:
+        console.print()
+        console.print(_arcs_table("Strongest arcs", report["strongest"]))
+
+
+def _listing(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return (", ".join(names[:_SHOWN]) or "none") + (f" and {more:,} more" if more > 0 else "")
+
+
+_SCORES = {"least_squares": "least squares", "bic": "extended BIC"}
+
+
+@_of_printable_parts
+def show_fit(report: Mapping[str, Any]) -> None:
+    """Print the summary of a fit."""
+    console = _console()
+    console.print(_facts([*_how(report), *_what(report), *_units(report)]))
+    _strongest(console, report)
+    console.print()
+    console.print(Text(f"Written to {report['out']}"), soft_wrap=True)
+
+
+def _how(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """Yield what the method did."""
+    yield "table", f"{report['n_samples']:,} samples of {report['n_variables']:,} variables"
+    yield "method", f"{report['method']}, {_duration(report['seconds'])}"
+    before = report["before_search"]
+    if before is not None:
+        yield (
+            "search",
+            f"over orders by {_SCORES[report['search']]}, from {before['n_arcs']:,} arcs with the "
+            f"objective {before['objective']:.6g}, which took {_duration(before['seconds'])}",
+        )
+    yield "status", f"{_STATUS[report['status']]}, {report['n_iter']:,} iterations"
+    refit = report["refit_gain"]
+    gain = f" (the refit on the order lowered it by {refit:.3g})" if refit else ""
+    yield "objective", f"{report['objective']:.6g}{gain}"
+    if report["extended_bic"] is not None:
+        yield "extended BIC", f"{report['extended_bic']:.6g}"
+    if report["parameters"].get("lambda1") == "bic":
+        yield "lambda1", f"{report['lambda1']:.4g}, chosen by the extended BIC"
+    if report["parameters"].get("penalty") == "auto":
+        yield "penalty", f"{report['penalty']:.3g}, chosen by the rows held out"
+
+
+def _what(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """Yield what was found."""
+    arcs, threshold = f"{report['n_arcs']:,}", report["threshold"]
+    if threshold is not None:
+        kept = "worth their extended BIC" if threshold == "auto" else _above(threshold)
+        arcs += f" {kept}, of {report['n_arcs_found']:,}"
+    yield "arcs", arcs + _open_arcs(report["n_undirected"])
+
+
+def _units(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """Yield how far variances and units may have made the answer."""
+    share = report["var_sortability"]
+    yield (
+        "variances",
+        "nothing to compare without arcs"
+        if share is None
+        else f"{share:.0%} of its paths run to the larger variance (var-sortability; 50% would be "
+        "chance)",
+    )
+    check = report["check_units"]
+    if not report["depends_on_units"]:
+        words = "the order found does not depend on the units of the columns"
+    else:
+        words = "the order found depends on the units of the columns"
+        words += "" if check is not None else "; --check-units shows how far"
+    if report["standardised"]:
+        words = f"standard deviations: every column was scaled to variance 1; {words}"
+    yield "units", words
+    if check is not None:
+        parts = {
+            "same": "in both", "reversed": "reversed", "only_raw": "only raw",
+            "only_standardised": "only standardised",
+        }  # fmt: skip
+        shares = check["shares"]
+        if shares is not None:
+            counts = [f"{check[k]:,} {words} ({shares[k]:.0%})" for k, words in parts.items()]
+            yield "raw, standardised", f"{', '.join(counts)}; F1 {check['f1']:.3g}"
+        yield "", check["meaning"]
+
+
+def _above(threshold: float) -> str:
+    return f"with a weight above {threshold:g}"
+
+
+def _open_arcs(count: int | None) -> str:
+    return f", {count:,} of them undirected (–): data cannot tell which way" if count else ""
+
+
+@_of_printable_parts
+def show_dag(report: Mapping[str, Any]) -> None:
+    """Print what `bigdag show` found in a DAG."""
+    console = _console()
+    above = f" {_above(report['threshold'])}" if report["threshold"] else ""
+    rows = [
+        ("variables", f"{report['n_variables']:,}, {report['isolated']:,} of them isolated"),
+        ("arcs", f"{report['n_arcs']:,}{above}{_open_arcs(report['n_undirected'])}"),
+        ("roots", f"{report['roots']:,} variables with effects and without causes"),
+        ("sinks", f"{report['sinks']:,} variables with causes and without effects"),
+    ]
+    for key, words in (("most_parents", "causes"), ("most_children", "effects")):
+        top = report[key]
+        if top is not None:
+            rows.append((f"most {words}", f"{top['count']:,}, of {top['variable']}"))
+    console.print(_facts(rows))
+    around = report.get("variable")
+    if around is None:
+        _strongest(console, report)
+    else:
+        console.print()
+        blanket = around["markov_blanket"]
+        rows = [
+            ("variable", around["name"]),
+            ("Markov blanket", f"{len(blanket):,}: {_listing(blanket)}"),
+            (
+                f"within {around['radius']} arc{'s' * (around['radius'] > 1)}",
+                f"{around['n_variables']:,} variables, {around['n_arcs']:,} arcs",
+            ),
+        ]
+        console.print(_facts(rows))
+        open_arcs = [arc for arc in around["parents"] + around["children"] if _is_open(arc)]
+        for title, arcs in (
+            ("Its causes", [arc for arc in around["parents"] if not _is_open(arc)]),
+            ("Its effects", [arc for arc in around["children"] if not _is_open(arc)]),
+            ("Undirected", open_arcs),
+        ):
+            if arcs:
+                console.print()
+                console.print(_arcs_table(title, arcs))
+    if report.get("plot"):
+        console.print()
+        console.print(Text(f"Drawn to {report['plot']}"), soft_wrap=True)
+
+
+@_of_printable_parts
+def show_card(card: Mapping[str, Any], folder: str) -> None:
+    """Print what `bigdag simulate` made."""
+    units = {"raw": "raw", "standardised": "standardised", "internal": "internally standardised"}
+    rows = [
+        ("graph", f"{card['graph']}, {card['d']:,} variables, {card['arcs']:,} arcs"),
+        ("noise", f"{card['noise']}, {card['scale']}, units {units[card['units']]}"),
+        ("tables", f"{card['n']:,} training and {card['validation']:,} validation samples"),
+        ("seed", str(card["seed"])),
+    ]
+    for key, words in (("var_sortability", "variances"), ("r2_sortability", "R²")):
+        if card[key] is not None:
+            rows.append(
+                (words, f"sort {card[key]:.0%} of the true paths right (50% would be chance)")
+            )
+    console = _console()
+    console.print(_facts(rows))
+    console.print(
+        Text(f"Written to {folder}: train.parquet, validation.parquet, truth.parquet, card.json"),
+        soft_wrap=True,
+    )
+
+
+_PAIRED = {
+    "average_precision": "average precision, over all thresholds",
+    "precision": "precision",
+    "recall": "recall",
+    "f1": "F1",
+    "fnr": "false negative rate",
+    "fpr": "false positive rate",
+    "tp": "true arcs found",
+    "fp": "false arcs",
+    "fn": "true arcs missed",
+    "shd": "structural Hamming distance",
+    "shd_normalised": "... per variable",
+}
+_SINGLE = {
+    "reversed": "true arcs found the wrong way round",
+    "order_errors": "share of true arcs against the order found",
+    "shd_cpdag": "structural Hamming distance of the CPDAGs",
+    "parent_aid": "parent adjustment distance",
+    "nll_ev": "negative log-likelihood per sample, equal variances",
+    "nll_nv": "negative log-likelihood per sample, free variances",
+}
+
+
+@_of_printable_parts
+def show_evaluation(report: Mapping[str, Any]) -> None:
+    """Print the scores of a DAG against the truth."""
+    scores = report["metrics"]
+    table = Table(
+        title=f"Arcs with a weight above {report['threshold']:g} against the truth",
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=False,
+    )
+    table.add_column("")
+    table.add_column("directed", justify="right")
+    table.add_column("undirected", justify="right")
+    for key, words in _PAIRED.items():
+        table.add_row(words, _score(scores[key]), _score(scores[f"undirected_{key}"]))
+    for key, words in _SINGLE.items():
+        if key in scores:
+            table.add_row(words, _score(scores[key]), "")
+    _console().print(table)
+
+
+def _score(value: float | None) -> str:
+    if value is None:
+        return "not defined"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+@_of_printable_parts
+def show_methods(report: Mapping[str, Any]) -> None:
+    """Print the table of methods."""
+    from bigdag.resources import format_bytes
+
+    table = Table(box=None, pad_edge=False)
+    for name in ("method", "what it is", "needs", f"memory at d = {report['d']:,}", "units"):
+        table.add_column(name, no_wrap=name == "method", overflow="fold")
+    for row in report["methods"]:
+        needs = row["extra"] or "-"
+        if not row["installed"]:
+            needs += " (not installed)"
+        memory = format_bytes(row["memory_bytes"])
+        table.add_row(
+            row["method"], row["summary"], needs, memory, "yes" if row["depends_on_units"] else "no"
+        )
+    console = _console()
+    console.print(table)
+    console.print()
+    console.print(
+        f"Memory: at {report['n']:,} samples, the table included. needs: the extra to install, as "
+        "in pip install 'bigdag[torch]'. units: whether the order found depends on the units of "
+        "the columns.",
+        markup=False,
+    )

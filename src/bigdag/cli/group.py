@@ -1,0 +1,100 @@
+"""The group of all words of the command: where errors become sentences and exit codes.
+
+Exit codes: 0; 1 for what the data or the run did; 2 for what the words did. A mistake of the user
+ends in one sentence on stderr; only a fault of bigdag itself shows a traceback. What is heavy to
+import is imported by the word that needs it.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+import warnings
+from contextlib import suppress
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from bigdag import __version__
+from bigdag.errors import BigdagError, DataWarning, OutputExistsError, ParameterError
+from bigdag.interrupts import ends_like_ctrl_c
+
+__all__ = ["app"]
+
+
+# The base of what typer raises on a wrong word; it comes from click or from a copy of it.
+_REFUSED_WORDS: type[Exception] = typer.BadParameter.__mro__[2]
+_CANNOT_PRINT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # a full disk behind stdout
+
+
+class _Words(TyperGroup):
+    """The group of all words: where errors become sentences and exit codes."""
+
+    def main(self, *given: Any, **more: Any) -> Any:
+        from bigdag.terminal import sober_streams
+
+        with sober_streams():
+            return super().main(*given, **more)
+
+    def invoke(self, ctx: Any) -> Any:
+        from bigdag.cli import display
+        from bigdag.terminal import printable
+
+        with ends_like_ctrl_c(), warnings.catch_warnings():
+            warnings.simplefilter("always", DataWarning)
+            warnings.showwarning = display.warning_printer()
+            try:
+                return super().invoke(ctx)
+            except BigdagError as error:
+                display.show_error(str(error))
+                words = isinstance(error, ParameterError | OutputExistsError)
+                raise typer.Exit(2 if words else 1) from None
+            except MemoryError as error:
+                display.show_error(f"The memory is used up: {error}. Use fewer variables.")
+                raise typer.Exit(1) from None
+            except _REFUSED_WORDS as error:
+                error.message = printable(error.message)  # type: ignore[attr-defined]
+                raise
+            except OSError as error:
+                if error.errno not in _CANNOT_PRINT:
+                    raise
+                with suppress(OSError):
+                    sys.stdout.close()  # or it would be tried again at the end
+                display.show_error(f"The result could not be printed: {error.strerror}.")
+                raise typer.Exit(1) from None
+            except KeyboardInterrupt:
+                display.show_error("Interrupted.")
+                raise typer.Exit(1) from None
+
+
+app = typer.Typer(
+    name="bigdag",
+    cls=_Words,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"bigdag {__version__}")
+        raise typer.Exit
+
+
+@app.callback(
+    epilog="Examples:\n\nbigdag fit genes.csv --out genes.dag.parquet\n\n"
+    "bigdag show genes.dag.parquet --variable TP53 --plot tp53.png\n\n"
+    "bigdag experiment run exp1 --preset smoke --store runs.db\n\n"
+    "bigdag fit --help"
+)
+def _bigdag(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Learn directed acyclic graphs from tables with thousands of columns."""

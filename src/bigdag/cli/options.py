@@ -1,0 +1,133 @@
+"""Options that words of the command share, or that are too many to stand beside their word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def option(*words: str, panel: str | None = None, **more: Any) -> Any:
+    """Return an option without its default in the help, in a panel of it."""
+    return typer.Option(*words, rich_help_panel=panel, show_default=False, **more)
+
+
+def number_or(word: str, help: str, panel: str | None = None) -> Any:
+    """Return an option that takes a number or one word."""
+
+    def parse(text: str) -> float | str:
+        if text == word:
+            return text
+        try:
+            return float(text)
+        except ValueError:
+            raise typer.BadParameter(f"{text!r} is neither a number nor {word!r}.") from None
+
+    return option(parser=parse, metavar=f"NUMBER|{word}", help=help, panel=panel)
+
+
+def file_argument(metavar: str, help: str) -> Any:
+    """Return an argument that names a file which is there."""
+    return typer.Argument(
+        exists=True, dir_okay=False, show_default=False, metavar=metavar, help=help
+    )
+
+
+METHOD, SEARCH, TABLE = "The method", "The search over orders", "The table"
+FORMATS = ".parquet, .npz, .csv, .graphml, .dot or .json"
+
+Json = Annotated[bool, option("--json", help="Print one JSON object instead.")]
+Force = Annotated[bool, option("--force", help="Overwrite what exists.")]
+Dag = Annotated[Path, file_argument("DAG", f"A file that ends in {FORMATS}.")]
+
+Table = Annotated[
+    Path,
+    file_argument(
+        "TABLE", "CSV, TSV, TXT (each also .gz), Parquet, Feather, NPY or NPZ; a column a variable."
+    ),
+]
+Method = Annotated[
+    str, typer.Option(help="One of those in: bigdag methods.", rich_help_panel=METHOD)
+]
+Lambda1 = Annotated[
+    Any, number_or("bic", "Weight of the L1 penalty; bic chooses it from the data.", METHOD)
+]
+Lambda2 = Annotated[float | None, option(help="Weight of the pull to a DAG.", panel=METHOD)]
+MaxIter = Annotated[int | None, option(help="Iterations of the method at the most.", panel=METHOD)]
+TimeLimit = Annotated[float | None, option(help="Seconds at the most.", panel=METHOD)]
+NoRefit = Annotated[bool, option("--no-refit", help="No lasso at the end.", panel=METHOD)]
+WarmStart = Annotated[
+    Path | None, option(exists=True, dir_okay=False, help="A DAG to begin from.", panel=METHOD)
+]
+Seed = Annotated[int | None, option(help="Seed of the random numbers.", panel=METHOD)]
+NJobs = Annotated[int | None, option(help="Threads; all cores by default.", panel=METHOD)]
+MemoryLimit = Annotated[
+    str | None, option(help="Memory of the whole process, such as 4GB.", panel=METHOD)
+]
+Device = Annotated[str | None, option(help="Device for torch, such as cuda.", panel=METHOD)]
+Search = Annotated[
+    bool, option("--search", help="After the method, search on from its DAG.", panel=SEARCH)
+]
+SearchScore = Annotated[
+    str | None,
+    option(help="What --search lowers: least_squares (the default) or bic.", panel=SEARCH),
+]
+Gamma = Annotated[
+    Any,
+    number_or(
+        "auto", "Extended BIC: how much the number of variables counts; 0 is the plain BIC.", SEARCH
+    ),
+]
+Penalty = Annotated[
+    Any,
+    number_or(
+        "auto", "Extended BIC: factor of an arc's cost; auto chooses it by rows held out.", SEARCH
+    ),
+]
+Restarts = Annotated[
+    int | None, option(help="Random restarts of a search by BIC; 0 by default.", panel=SEARCH)
+]
+Settings = Annotated[
+    list[str] | None,
+    option("--set", metavar="NAME=VALUE", help="Any other parameter.", panel=METHOD),
+]
+Standardise = Annotated[
+    bool, option("--standardise", help="Scale columns to variance 1 first.", panel=TABLE)
+]
+CheckUnits = Annotated[
+    bool,
+    option("--check-units", help="Also fit in the other units, and compare.", panel=TABLE),
+]
+Covariance = Annotated[
+    bool, option("--covariance", help="TABLE holds a covariance matrix.", panel=TABLE)
+]
+NSamples = Annotated[int | None, option(help="How many samples --covariance is of.", panel=TABLE)]
+Header = Annotated[
+    bool | None,
+    option(
+        "--header/--no-header",
+        help="Whether the first line has names; detected by default.",
+        panel=TABLE,
+    ),
+]
+RowLabels = Annotated[
+    bool | None,
+    option(
+        "--row-labels/--no-row-labels",
+        help="First column labels the rows; else found out.",
+        panel=TABLE,
+    ),
+]
+Out = Annotated[
+    Path | None,
+    option(help=f"{FORMATS}. Default: TABLE's name and .dag.parquet, in this folder."),
+]
+Threshold = Annotated[float | None, option(help="Keep only arcs with |weight| above it.")]
+Cut = Annotated[
+    Any, number_or("auto", "Keep arcs with |weight| above it; auto: those worth their cost.")
+]
+SafeCsv = Annotated[
+    bool, option("--safe-csv", help="Guard names in a .csv that spreadsheets take for formulas.")
+]
+Quiet = Annotated[bool, option("--quiet", help="No progress, no summary.")]

@@ -1,0 +1,53 @@
+"""The word ``simulate``: a random DAG and samples of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bigdag.cli.group import app
+from bigdag.cli.options import Force, Json, option
+from bigdag.cli.reports import fail_if, print_json
+from bigdag.errors import ParameterError
+
+
+@app.command(epilog="Example:  bigdag simulate --d 2000 --k 1 --out world")
+def simulate(
+    out: Annotated[Path, option(help="The folder to write.")],
+    d: Annotated[int, typer.Option("--d", help="Variables.")] = 1000,
+    k: Annotated[float, typer.Option("--k", help="Arcs for each variable.")] = 1.0,
+    graph: Annotated[str, typer.Option(help="ER or SF (scale-free).")] = "ER",
+    noise: Annotated[str, typer.Option(help="gaussian, exponential or gumbel.")] = "gaussian",
+    scale: Annotated[str, typer.Option(help="EV (equal noise) or NV (unequal).")] = "EV",
+    n: Annotated[int, typer.Option("--n", help="Training samples.")] = 1000,
+    validation: Annotated[
+        int | None, option(help="Validation samples; as many as --n by default.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the random numbers.")] = 0,
+    standardise: Annotated[
+        bool, option("--standardise", help="Scale columns to variance 1.")
+    ] = False,
+    iscm: Annotated[bool, option("--iscm", help="Scale variables as they are generated.")] = False,
+    memory_limit: Annotated[str | None, option(help="Such as 4GB.")] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Make a random DAG and samples of it: two tables, the truth and a card."""
+    from bigdag.cli import display
+    from bigdag.simulate.worlds import World, write_world
+    from bigdag.writing import Output
+
+    if standardise and iscm:
+        raise ParameterError("--standardise and --iscm exclude each other. Give one of them.")
+    units = "standardised" if standardise else "internal" if iscm else "raw"
+    rows = n if validation is None else validation
+    world = World(d, k, graph, noise, scale, n, rows, seed, units)
+    output = Output(out, force, folder=True)
+    card = write_world(world, output, memory_limit=memory_limit)
+    if as_json:
+        print_json({"out": output.saved, **card})
+    else:
+        display.show_card(card, str(output.saved))
+    fail_if(output.trouble)

@@ -1,0 +1,1 @@
+"""Numbers, no names and no files: second moments, and regressions on them."""

@@ -1,0 +1,277 @@
+"""Second moments S = XᵀX/n as an operator, on the correlation scale.
+
+Variances may span fourteen orders of magnitude, so everything inside the engine works with the
+correlations ``C = S[i, j] / (sd[i] * sd[j])`` and with ``sd`` apart: :class:`Gram` is that pair.
+``C`` is held while it fits the memory budget, and else computed from the data when asked for; a
+solver cannot tell the difference. A constant column has no correlation with anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bigdag.compiled import kernel
+from bigdag.errors import MemoryLimitError
+from bigdag.resources import blas_threads, format_bytes, memory_budget, memory_held, n_threads
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigdag.data.dataset import Dataset
+
+__all__ = ["Gram", "correlation", "moments_memory"]
+
+_BLOCK = 2**23  # entries of a block of rows computed at once: 64 MB
+_ROWS = 512  # of a block, at the most
+_HELD_SHARE = 0.4  # of the memory left, that the correlations may take
+
+
+# ------------------------------------------------------------------ the operator
+
+
+class Gram:
+    """The correlations of a data set, held or computed on demand, and its standard deviations.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Centred data, or a covariance matrix.
+    memory_limit : float or str, optional
+        Bytes that the whole process may hold; by default what it holds and four fifths of the
+        free memory.
+    n_jobs : int, optional
+        Threads; all cores by default.
+    hold : bool, optional
+        Whether to hold the correlations; by default if they fit, in 40 % of the memory left.
+    workspace : callable, optional
+        Returns the bytes that the work on them will take beside, given whether they are held.
+
+    Attributes
+    ----------
+    budget : int
+        The bytes that may be used beside those that the process held before.
+    sd : ndarray of shape (d,)
+        Standard deviations (with 1/n); zero for a constant column.
+    C : ndarray of shape (d, d), or None
+        The correlations where they are held.
+    Z : ndarray of shape (d, n), or None
+        The variables as rows of unit length; None where only a covariance is known.
+
+    Examples
+    --------
+    >>> from bigdag.data.dataset import as_dataset
+    >>> gram = Gram(as_dataset([[0.0, 1.0], [2.0, 5.0], [4.0, 3.0]]))
+    >>> gram.block([0], [1]).round(3)
+    array([[0.5]])
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        *,
+        memory_limit: float | str | None = None,
+        n_jobs: int | None = None,
+        hold: bool | None = None,
+        workspace: Callable[[bool], int] = lambda held: 0,  # noqa: ARG005
+    ) -> None:
+        self.n_samples = dataset.n_samples
+        self.d = d = dataset.n_features
+        self.n_jobs = n_threads(n_jobs)
+        limit, held = memory_budget(memory_limit), memory_held()
+        self.budget = max(0, limit - held)
+        n = self.n_samples if dataset.X is not None else 0
+        if dataset.X is None:
+            hold = True
+        elif hold is None:
+            fits = moments_memory(n, d, True) + workspace(True) <= self.budget
+            hold = fits and 8 * d * d <= _HELD_SHARE * self.budget
+        _check_memory(n, d, hold, workspace(hold), held, limit)
+        self.Z: NDArray[np.float64] | None = None
+        self.C: NDArray[np.float64] | None = None
+        self._closed = False
+        if dataset.X is not None:
+            X = dataset.X.T
+            self.sd = np.sqrt(np.einsum("ij,ij->i", X, X) / self.n_samples)
+            scale = self._inverse_sd / np.sqrt(self.n_samples)
+            self.Z = np.multiply(X, scale[:, None], order="C")
+            if hold:
+                with self.blas():
+                    self.C = _outer_product(self.Z)
+        else:
+            S = dataset.covariance
+            assert S is not None
+            self.sd = np.sqrt(np.diag(S))
+            self.C = np.ascontiguousarray(S * self._inverse_sd[:, None] * self._inverse_sd)
+        if self.C is not None:
+            np.fill_diagonal(self.C, self.sd > 0)
+
+    @cached_property
+    def _inverse_sd(self) -> NDArray[np.float64]:
+        return np.divide(1.0, self.sd, out=np.zeros_like(self.sd), where=self.sd > 0)
+
+    @property
+    def inverse_sd(self) -> NDArray[np.float64]:
+        """1/sd, and zero for a constant column."""
+        return self._inverse_sd
+
+    @property
+    def source(self) -> tuple[NDArray[np.float64], bool]:
+        """What compiled code reads correlations from: C and True, or else Z and False."""
+        if self.C is not None:
+            return self.C, True
+        assert self.Z is not None
+        return self.Z, False
+
+    def diag(self) -> NDArray[np.float64]:
+        """Return the variances (d,)."""
+        return self.sd**2
+
+    def rows(self, index: Any) -> NDArray[np.float64]:
+        """Return rows of the correlations (k, d)."""
+        if self.C is not None:
+            return self.C[index]
+        assert self.Z is not None
+        with self.blas():
+            return self.Z[index] @ self.Z.T
+
+    def block(self, i: Any, j: Any) -> NDArray[np.float64]:
+        """Return the correlations between two lists of variables (len(i), len(j))."""
+        if self.C is not None:
+            return self.C[np.ix_(i, j)]
+        assert self.Z is not None
+        return self.Z[i] @ self.Z[j].T
+
+    def residual_rows(
+        self,
+        columns: NDArray[np.int64],
+        indptr: NDArray[np.int64],
+        indices: NDArray[np.int64],
+        values: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Return what is left of the rows of C after regressions (k, d).
+
+        Row a is the correlation of every variable with the residual of ``columns[a]`` on
+        ``indices[indptr[a]:indptr[a + 1]]`` with the coefficients in ``values``.
+        """
+        mean_size = len(indices) / max(1, len(columns))
+        # One product with Z costs 2 n d a column at the speed of a matrix product, the sum of
+        # rows of C some ten times as much for each flop.
+        if self.C is None or (self.Z is not None and self.n_samples < 10 * mean_size):
+            assert self.Z is not None
+            residual = self.Z[columns]
+            self.each(
+                lambda a, b: _subtract_rows(residual, self.Z, indptr, indices, values, a, b),
+                len(columns),
+            )
+            with self.blas():
+                return residual @ self.Z.T
+        left = self.C[columns]
+        self.each(
+            lambda a, b: _subtract_rows(left, self.C, indptr, indices, values, a, b), len(columns)
+        )
+        return left
+
+    # -------------------------------------------------------------- blocks and threads
+
+    def blocks(self, columns: NDArray[np.int64]) -> Iterable[NDArray[np.int64]]:
+        """Split columns so that one block's rows of C stay within 64 MB."""
+        size = max(8, min(_ROWS, _BLOCK // max(1, self.d)))
+        return (columns[a : a + size] for a in range(0, len(columns), size))
+
+    def each(self, work: Callable[[int, int], Any], count: int, chunk: int = 16) -> list[Any]:
+        """Call ``work(first, last)`` on pieces of range(count), in threads; results in order."""
+        pieces = [(a, min(a + chunk, count)) for a in range(0, count, chunk)]
+        if self.n_jobs == 1 or len(pieces) < 2 or self._closed:
+            return [work(a, b) for a, b in pieces]
+        with blas_threads(1):
+            return list(self._pool.map(lambda piece: work(*piece), pieces))
+
+    def blas(self) -> Any:
+        """Return a context in which matrix products use ``n_jobs`` threads."""
+        return blas_threads(self.n_jobs)
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self.n_jobs, thread_name_prefix="bigdag")
+
+    def close(self) -> None:
+        """End the threads for good; what is asked for later is computed by the caller's own."""
+        self._closed = True
+        if "_pool" in self.__dict__:
+            self.__dict__.pop("_pool").shutdown()
+
+
+def moments_memory(n: int, d: int, hold: bool) -> int:
+    """Return the bytes of a Gram: Z, C where it is held, and blocks of rows to work on.
+
+    Examples
+    --------
+    >>> moments_memory(1000, 100, True)
+    1120000
+    """
+    return 8 * (n * d + d * d * hold) + 3 * 8 * min(d * d, _ROWS * d, _BLOCK + 8 * d)
+
+
+def _check_memory(n: int, d: int, hold: bool, workspace: int, held: int, limit: int) -> None:
+    """Refuse before any work what cannot fit."""
+    need = moments_memory(n, d, hold) + workspace
+    if held + need <= limit:
+        return
+
+    def fits(width: int) -> bool:
+        # What the work takes beside grows about as the blocks and correlations do.
+        share = moments_memory(n, width, hold) / moments_memory(n, d, hold)
+        return held + share * need <= limit
+
+    low, high = 0, d
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    raise MemoryLimitError(
+        f"Learning from {d} variables and {n} samples needs {format_bytes(need)} of memory beside "
+        f"the {format_bytes(held)} that the process holds already, and it may hold "
+        f"{format_bytes(limit)} in all: at most {low} variables fit. Use fewer variables, raise "
+        "memory_limit, or run it where there is more memory."
+    )
+
+
+def _outer_product(Z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Z Zᵀ (d, d), by strips of its lower half.
+
+    The one call that would do it is a symmetric update, which has crashed in BLAS at d = 20,000.
+    """
+    d, strip = len(Z), 2048
+    C = np.empty((d, d))
+    for a in range(0, d, strip):
+        b = min(a + strip, d)
+        np.matmul(Z[a:b], Z[:b].T, out=C[a:b, :b])
+        C[:a, a:b] = C[a:b, :a].T
+    return C
+
+
+@kernel(fastmath=True)
+def correlation(source, held, i, j):  # type: ignore[no-untyped-def]
+    """Return one correlation from the source of a Gram."""
+    if held:
+        return source[i, j]
+    total = 0.0
+    for s in range(source.shape[1]):
+        total += source[i, s] * source[j, s]
+    return total
+
+
+@kernel(fastmath=True)
+def _subtract_rows(out, source, indptr, indices, values, first, last):  # type: ignore[no-untyped-def]
+    """Subtract from rows first..last of out, in place, their combinations of rows of source."""
+    for a in range(first, last):
+        row = out[a]
+        for e in range(indptr[a], indptr[a + 1]):
+            other = source[indices[e]]
+            value = values[e]
+            for i in range(len(row)):
+                row[i] -= value * other[i]

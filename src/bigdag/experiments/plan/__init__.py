@@ -1,0 +1,1 @@
+"""What an experiment is to do: the plan's file, and its runs."""

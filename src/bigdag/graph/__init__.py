@@ -1,0 +1,1 @@
+"""What a DAG is: weights, names and order; acyclicity, equivalence, files, pictures."""

@@ -1,0 +1,185 @@
+"""Bring two graphs, or a graph and a table, to one sequence of variables before they are compared.
+
+Names are names: where both sides have the same set of them, variables are matched by name, in
+whatever sequence and however plain the names are. A matrix has no names and is matched by place; so
+is a side whose names were made up (``x0, x1, ...``), where the other has other names.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import coo_array, csc_array, issparse, sparray
+
+from bigdag.data.dataset import Dataset, as_dataset
+from bigdag.errors import DataError, GraphError, ParameterError, few_names
+from bigdag.graph.dag import DAG
+
+__all__ = [
+    "Graph",
+    "as_dag",
+    "matched",
+    "matched_dags",
+    "on_columns",
+    "samples",
+    "seats",
+    "weights_of",
+    "weights_on_columns",
+]
+
+Graph: TypeAlias = DAG | sparray | ArrayLike
+
+
+def weights_of(graph: Any) -> csc_array:
+    """A matrix of weights as a new csc_array without diagonal, stored zeros and doubles."""
+    matrix = graph if issparse(graph) else np.asarray(graph)
+    if (
+        len(matrix.shape) != 2
+        or matrix.shape[0] != matrix.shape[1]
+        or matrix.dtype.kind not in "biuf"
+    ):
+        raise GraphError(
+            "The weights must be a square matrix of real numbers. "
+            f"Got {matrix.dtype} of shape {matrix.shape}."
+        )
+    arcs = coo_array(matrix)
+    off = arcs.row != arcs.col
+    data = arcs.data[off].astype(np.float64)
+    if not np.isfinite(data).all():
+        raise GraphError("Weights must be finite. The estimate holds NaN or infinity.")
+    weights = csc_array((data, (arcs.row[off], arcs.col[off])), shape=arcs.shape)
+    weights.eliminate_zeros()
+    return weights
+
+
+def seats(
+    names: tuple[str, ...], named: bool, wanted: tuple[str, ...], wanted_named: bool, what: str
+) -> NDArray[np.int64]:
+    """Place in `names` of each of the `wanted` names.
+
+    By name where both are the same set; by place where they are not and one of the two has no
+    names of its own.
+
+    Examples
+    --------
+    >>> seats(("x2", "x0", "x1"), True, ("x0", "x1", "x2"), False, "estimate")
+    array([1, 2, 0])
+    >>> seats(("x0", "x1"), False, ("rain", "river"), True, "estimate")
+    array([0, 1])
+    """
+    _check_size(len(names), len(wanted), what)
+    if names == wanted:
+        return np.arange(len(names))
+    seat = {name: place for place, name in enumerate(names)}
+    missing = [name for name in wanted if name not in seat]
+    if not missing:
+        return np.array([seat[name] for name in wanted], dtype=np.int64)
+    if not (named and wanted_named):
+        return np.arange(len(names))
+    raise GraphError(
+        f"Variables are matched by name, and the {what} has no {few_names(missing)} "
+        f"({len(missing)} of {len(wanted)} names are missing). Rename the variables, or give "
+        "matrices without names to match them by place."
+    )
+
+
+def as_dag(graph: Graph) -> DAG:
+    """The graph itself, or the DAG of a matrix of weights; a cycle is a GraphError."""
+    return graph if isinstance(graph, DAG) else DAG(graph)
+
+
+def matched(estimate: Graph, truth: Graph) -> tuple[DAG | csc_array, DAG]:
+    """The estimate, its variables in the sequence of the truth's, and the truth as a DAG."""
+    true = as_dag(truth)
+    if isinstance(estimate, DAG):
+        if isinstance(truth, DAG):
+            return _reordered(estimate, true.names, true.named, "estimate"), true
+        _check_size(estimate.n_nodes, true.n_nodes, "estimate")  # a matrix: by place
+        return estimate, true
+    weights = weights_of(estimate)
+    _check_size(weights.shape[0], true.n_nodes, "estimate")
+    return weights, true
+
+
+def matched_dags(estimate: Graph, truth: Graph) -> tuple[DAG, DAG]:
+    """As `matched`, for an estimate that must be acyclic too."""
+    found, true = matched(estimate, truth)
+    return as_dag(found), true
+
+
+def samples(table: Any) -> tuple[Dataset, NDArray[np.float64]]:
+    """The table as a Dataset, and its centred samples X, (n, d)."""
+    data = as_dataset(table)
+    if data.X is None:
+        raise DataError("This metric needs samples. Got a covariance matrix alone.")
+    return data, data.X
+
+
+def on_columns(graph: Graph, table: Dataset) -> DAG:
+    """An acyclic graph with its variables in the sequence of the columns."""
+    if isinstance(graph, DAG):
+        return _reordered(graph, table.names, table.named, "graph")
+    dag = DAG(weights_of(graph))
+    _check_size(dag.n_nodes, table.n_features, "graph")
+    return dag
+
+
+def weights_on_columns(graph: Any, table: Dataset, what: str) -> csc_array:
+    """The weights of a graph, cycles allowed, in the sequence of the columns; a new matrix.
+
+    Parameters
+    ----------
+    graph : DAG, sparse or dense matrix
+        A DAG's variables are matched as everywhere, those of a matrix by place.
+    table : Dataset
+        The columns.
+    what : str
+        The parameter that the graph was given as, for messages.
+
+    Raises
+    ------
+    ParameterError
+        If it is no graph.
+    GraphError
+        If it has other variables than the table, or weights that are not finite.
+
+    Examples
+    --------
+    >>> table = as_dataset([[1.0, 2.0], [2.0, 5.0]], names=["river", "rain"])
+    >>> weights_on_columns(DAG([[0, 3.0], [0, 0]], ["rain", "river"]), table, "start").toarray()
+    array([[0., 0.],
+           [3., 0.]])
+    """
+    try:
+        weights = csc_array(
+            graph.weights if isinstance(graph, DAG) else graph, dtype=np.float64, copy=True
+        )
+    except (TypeError, ValueError):
+        raise ParameterError(
+            f"{what} must be a DAG or a square matrix of weights. "
+            f"Got {type(graph).__name__} instead."
+        ) from None
+    d = table.n_features
+    if weights.shape != (d, d) or not np.isfinite(weights.data).all():
+        raise GraphError(
+            f"{what} must be a finite matrix of shape ({d}, {d}). "
+            f"Got shape {weights.shape} instead."
+        )
+    if isinstance(graph, DAG):
+        seat = seats(graph.names, graph.named, table.names, table.named, what)
+        if np.any(np.diff(seat) < 0):
+            weights = csc_array(weights[:, seat][seat])
+    return weights
+
+
+def _reordered(dag: DAG, names: tuple[str, ...], named: bool, what: str) -> DAG:
+    """The DAG with its variables in the sequence of `names`."""
+    seat = seats(dag.names, dag.named, names, named, what)
+    return dag.subgraph(seat.tolist()) if np.any(np.diff(seat) < 0) else dag
+
+
+def _check_size(found: int, wanted: int, what: str) -> None:
+    if found != wanted:
+        raise GraphError(f"The {what} must have {wanted} variables. Got {found} instead.")

@@ -1,0 +1,1 @@
+"""Orders: where to begin, and how to move to a better one."""

@@ -1,0 +1,495 @@
+"""Moves in an order that lower equation (1), each column's lasso re-solved only where touched.
+
+With the order fixed, equation (1) is d lasso problems. Taking a variable v from one place of the
+order to another touches v, and of the variables it passes only those that use it now or would use
+it then. Moves on disjoint stretches of the order touch disjoint columns, so that many are tried in
+one solve, and each is kept or taken back by the columns of its own stretch: equation (1) never
+rises.
+
+Which moves are tried: insertions that must gain, by a bound in closed form (:meth:`Arrangement.
+insertions`); arcs turned round together with what depends on them (:meth:`Arrangement.reverse`);
+and all swaps of neighbours in the order that interact (:meth:`Arrangement.swaps`). An arrangement
+that no such swap improves is a local optimum for swaps, up to the lasso's tolerance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigdag.compiled import kernel
+from bigdag.engine import lasso
+from bigdag.engine.gram import correlation
+from bigdag.engine.objective import on_correlation_scale
+from bigdag.engine.order import rank_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigdag.engine.gram import Gram
+
+__all__ = ["Arrangement"]
+
+_WORTH = 1e-5  # of equation (1): the least gain that an insertion must promise
+_REACH = 2000  # places between the ends of an arc that is tried the other way
+_MOST_PAIRS = 2**16  # of variables that pass each other when an arc is turned
+_GAIN = 1e-11  # of equation (1): less is rounding
+
+
+class Arrangement:
+    """An order, the lasso on it, and moves that lower equation (1).
+
+    Parameters
+    ----------
+    gram : Gram
+        The second moments.
+    lambda1 : float
+        The weight of the L1 norm.
+    order : ndarray of shape (d,)
+        Causes first.
+    mask : csc_array of shape (d, d), optional
+        The arcs that may be used.
+    start : csc_array, optional
+        Weights to begin from.
+    tol : float
+        Of each lasso.
+    stop : callable, optional
+        True ends the work under way.
+
+    Attributes
+    ----------
+    order : ndarray of int64, shape (d,)
+        The present order.
+    weights : csc_array of shape (d, d)
+        The lasso on it.
+    costs : ndarray of shape (d,)
+        Each column's part of equation (1).
+
+    Examples
+    --------
+    >>> from bigdag import simulate
+    >>> from bigdag.data.dataset import as_dataset
+    >>> from bigdag.engine.gram import Gram
+    >>> truth = simulate.random_dag(20, 1, rng=0)
+    >>> gram = Gram(as_dataset(simulate.sample(truth, 500, rng=1)))
+    >>> arrangement = Arrangement(gram, 0.1, np.arange(20))
+    >>> before = arrangement.value
+    >>> bool(arrangement.attempt(arrangement.insertions()).any())
+    True
+    >>> arrangement.value < before
+    True
+    """
+
+    def __init__(
+        self,
+        gram: Gram,
+        lambda1: float,
+        order: NDArray[np.integer],
+        *,
+        mask: sp.csc_array | None = None,
+        start: sp.csc_array | None = None,
+        tol: float = 1e-4,
+        stop: Callable[[], bool] | None = None,
+    ) -> None:
+        self.gram, self.lambda1, self.mask, self.tol, self.stop = gram, lambda1, mask, tol, stop
+        self.order = np.asarray(order, dtype=np.int64).copy()
+        fit = lasso.solve(
+            gram, lambda1, order=self.order, mask=mask, start=start, tol=tol, stop=stop
+        )
+        self.weights = fit.weights
+        self.costs = fit.objective
+        self.complete = bool(np.isfinite(fit.gap).all())
+        self._root = np.sqrt(lambda1) * gram.inverse_sd
+        self._changes = np.zeros(gram.d, dtype=np.int64)  # of each variable's place or column
+        self._refused: dict[tuple[int, int], tuple[int, int]] = {}  # swaps, at which changes
+
+    @property
+    def value(self) -> float:
+        """Equation (1)."""
+        return float(self.costs.sum())
+
+    # -------------------------------------------------------------- trying moves
+
+    def attempt(self, moves: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Try moves on disjoint stretches, and keep those that lower equation (1).
+
+        Parameters
+        ----------
+        moves : ndarray of shape (k, 2)
+            Each from one place of the order to another.
+
+        Returns
+        -------
+        ndarray of bool, shape (k,)
+            Which were kept.
+        """
+        if not len(moves):
+            return np.zeros(0, dtype=np.bool_)
+        stretches = []
+        for old, new in moves:
+            low, high = min(old, new), max(old, new) + 1
+            stretches.append((low, np.roll(self.order[low:high], 1 if new < old else -1)))
+        passed = [
+            (self.order[min(old, new) : max(old, new) + 1], self.order[old]) for old, new in moves
+        ]
+        others = [part[part != v] for part, v in passed]
+        by = [np.full(len(part), v) for part, (_, v) in zip(others, passed)]
+        earlier = [np.full(len(part), new < old) for part, (old, new) in zip(others, moves)]
+        columns = np.union1d(
+            self.order[moves[:, 0]],
+            self._touched(np.concatenate(others), np.concatenate(by), np.concatenate(earlier)),
+        )
+        before = self.order
+        kept, changes = self._try(stretches, columns)
+        for (old, new), keep, change in zip(moves, kept, changes):
+            if not keep and old == new + 1 and np.isfinite(change):
+                pair = (int(before[new]), int(before[old]))
+                self._refused[pair] = self._stamp(*pair)
+        return kept
+
+    def reverse(self) -> int:
+        """Turn arcs round, with what depends on them, where that lowers equation (1).
+
+        The arc u → v is turned by putting u after v, and with u all variables between the two that
+        descend from it. Arcs are tried where u would gain more from v than v from u, the largest
+        gain first, on disjoint stretches of the order.
+
+        Returns
+        -------
+        int
+            How many were turned.
+        """
+        stretches, columns, free = [], [], np.ones(self.gram.d, dtype=np.bool_)
+        rank, arcs = rank_of(self.order), sp.csr_array(self.weights)
+        for u, v in self._doubtful(rank):
+            low, high = rank[u], rank[v] + 1
+            if not free[low:high].all():
+                continue
+            after = np.zeros(high - low, dtype=np.bool_)  # by place: u and its descendants
+            after[0] = True
+            for at in range(high - low):
+                if after[at]:
+                    w = self.order[low + at]
+                    children = rank[arcs.indices[arcs.indptr[w] : arcs.indptr[w + 1]]] - low
+                    after[children[(children > 0) & (children < high - low - 1)]] = True
+            here = self.order[low:high]
+            back, front = here[after], here[~after]
+            if len(back) * len(front) > _MOST_PAIRS:
+                continue
+            free[low:high] = False
+            stretches.append((int(low), np.concatenate([front, back])))
+            gain = np.repeat(back, len(front)), np.tile(front, len(back))
+            lose = gain[1], gain[0]
+            for (them, by), new in ((gain, True), (lose, False)):
+                columns.append(self._touched(them, by, np.full(len(by), new)))
+        if not stretches:
+            return 0
+        kept, _ = self._try(stretches, np.unique(np.concatenate(columns)))
+        return int(kept.sum())
+
+    def _doubtful(self, rank: NDArray[np.int64]) -> list[tuple[int, int]]:
+        """Return arcs (u, v) that by a first estimate gain when turned, the largest gain first."""
+        arcs = self.weights.tocoo()
+        near = np.abs(rank[arcs.row] - rank[arcs.col]) <= _REACH
+        u, v = arcs.row[near].astype(np.int64), arcs.col[near].astype(np.int64)
+        if not len(u):
+            return []
+        p, variance = self._root[u] * self._root[v], self.gram.diag()
+        left, b = self._pairs(v, u)
+        lost = (b * left - p * np.abs(b) + 0.5 * b * b) * variance[v]
+        extra = np.maximum(np.abs(self._pairs(u, v)[0]) - p, 0.0)
+        gain = 0.5 * extra**2 * variance[u] - lost
+        best = [i for i in np.argsort(-gain, kind="stable") if gain[i] > _WORTH * self.value]
+        return [(int(u[i]), int(v[i])) for i in best]
+
+    def _try(
+        self, stretches: list[tuple[int, NDArray[np.int64]]], columns: NDArray[np.int64]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+        """Rearrange disjoint stretches of the order, and keep those that lower equation (1).
+
+        Returns which were kept, and the change of each; infinite where a stop came first.
+        """
+        order, stretch = self.order.copy(), np.full(self.gram.d, -1, dtype=np.int64)
+        for i, (low, fresh) in enumerate(stretches):
+            order[low : low + len(fresh)] = fresh
+            stretch[fresh] = i  # by variable
+        fit = lasso.solve(
+            self.gram, self.lambda1, order=order, mask=self.mask, start=self.weights,
+            columns=columns, tol=self.tol, stop=self.stop,
+        )  # fmt: skip
+        change = np.zeros(len(stretches))
+        np.add.at(change, stretch[columns], fit.objective[columns] - self.costs[columns])
+        unsolved = columns[~np.isfinite(fit.gap[columns])]
+        change[stretch[unsolved]] = np.inf
+        kept = change < -_GAIN * self.value
+        before = self.order.copy()
+        for (low, fresh), keep in zip(stretches, kept):
+            if keep:
+                self._changes[fresh] += 1
+                before[low : low + len(fresh)] = fresh
+        self._take(fit, columns[kept[stretch[columns]]])
+        self.order = before
+        return kept, change
+
+    def widen(self, mask: sp.csc_array, columns: NDArray[np.int64]) -> None:
+        """Let more arcs into some columns, by a wider mask, and solve these again."""
+        self.mask = mask
+        fit = lasso.solve(
+            self.gram, self.lambda1, order=self.order, mask=mask, start=self.weights,
+            columns=columns, tol=self.tol, stop=self.stop,
+        )  # fmt: skip
+        self._take(fit, columns[np.isfinite(fit.gap[columns])])
+
+    def _take(self, fit: lasso.LassoFit, columns: NDArray[np.int64]) -> None:
+        """Take over some columns of a fit."""
+        fresh = np.zeros(self.gram.d)
+        fresh[columns] = 1.0
+        weights = self.weights @ sp.diags_array(1.0 - fresh) + fit.weights @ sp.diags_array(fresh)
+        self.weights = sp.csc_array(weights)
+        self.weights.eliminate_zeros()
+        self.weights.sort_indices()
+        self.costs[columns] = fit.objective[columns]
+        self._changes[columns] += 1
+
+    def _stamp(self, u: int, v: int) -> tuple[int, int]:
+        return int(self._changes[u]), int(self._changes[v])
+
+    def _touched(
+        self, passed: NDArray[np.int64], by: NDArray[np.int64], earlier: NDArray[np.bool_]
+    ) -> NDArray[np.int64]:
+        """Return which columns change when variables come before them, or go behind them."""
+        left, size = self._pairs(passed, by)
+        limit = self._root[passed] * self._root[by]
+        touched = np.where(earlier, np.abs(left) > limit * (1 + 1e-9), size != 0)
+        return np.unique(passed[touched])
+
+    def _pairs(
+        self, columns: NDArray[np.int64], others: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return others' correlations with the columns' residuals, and their coefficients there.
+
+        Pairs that the mask rules out have zeros.
+        """
+        if not len(columns):
+            return np.empty(0), np.empty(0)
+        B = on_correlation_scale(self.gram, self.weights)
+        indices = B.indices.astype(np.int64)
+        work = partial(
+            _pairs, *self.gram.source, B.indptr.astype(np.int64), indices, B.data, columns, others
+        )
+        pieces = self.gram.each(work, len(columns), chunk=256)
+        left, size = (
+            np.concatenate([np.empty(0), *(piece[i] for piece in pieces)]) for i in (0, 1)
+        )
+        if self.mask is not None:
+            left[np.asarray(self.mask[others, columns]).ravel() == 0] = 0.0
+        return left, size
+
+    # -------------------------------------------------------------- finding moves
+
+    def swaps(self, parity: int) -> NDArray[np.int64]:
+        """Return the swaps of neighbours at even (0) or odd (1) places that can change anything.
+
+        Swaps that were refused are left out while their variables stay as they are.
+        """
+        old = np.arange(parity + 1, self.gram.d, 2)
+        earlier, later = self.order[old - 1], self.order[old]
+        left, _ = self._pairs(earlier, later)
+        _, used = self._pairs(later, earlier)
+        matter = (used != 0) | (np.abs(left) > self._root[earlier] * self._root[later])
+        refused = [
+            self._refused.get(pair) == self._stamp(*pair)
+            for pair in zip(earlier.tolist(), later.tolist())
+        ]
+        return np.column_stack([old, old - 1])[matter & ~np.array(refused, dtype=np.bool_)]
+
+    def insertions(self, skip: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
+        """Return insertions on disjoint stretches that must gain, the best first.
+
+        The gain of a move is at least what the passed columns gain when only the coefficient of
+        the moved variable changes, less what it loses when its lost parents just drop out.
+
+        Parameters
+        ----------
+        skip : ndarray of bool, shape (d,), optional
+            Variables to leave where they are.
+        """
+        gains, places = self._best_places()
+        rank = rank_of(self.order)
+        if skip is not None:
+            gains[skip] = 0.0
+        free = np.ones(self.gram.d, dtype=np.bool_)
+        moves = []
+        for v in np.lexsort((rank, -gains)):
+            if gains[v] <= _WORTH * self.value:
+                break
+            low, high = min(rank[v], places[v]), max(rank[v], places[v]) + 1
+            if free[low:high].all():
+                free[low:high] = False
+                moves.append((rank[v], places[v]))
+        return np.array(moves, dtype=np.int64).reshape(-1, 2)
+
+    def _best_places(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Return each variable's best insertion by the bound: its gain and its place (d,)."""
+        gram, d = self.gram, self.gram.d
+        B = on_correlation_scale(gram, self.weights)
+        rows = sp.csr_array(B)
+        rank = rank_of(self.order)
+        arcs = [
+            part
+            for matrix in (B, rows)
+            for part in (matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64),
+                         matrix.data)
+        ]  # fmt: skip
+        gains, places = np.zeros(d), rank.copy()
+        near = None if self.mask is None else sp.csr_array(self.mask + self.mask.T)
+        residual = None if near is not None else self._residuals(B)
+        for block in gram.blocks(np.arange(d)):
+            if near is not None:
+                names, sizes = _neighbours(near, block, rank, self.order)
+                left_by, left_of = self._sparse_lefts(block, names, sizes)
+            else:
+                names = np.broadcast_to(self.order, (len(block), d))
+                sizes = np.full(len(block), d)
+                own = [B.indices[B.indptr[v] : B.indptr[v + 1]] for v in block]
+                flat = np.concatenate([np.empty(0, dtype=np.int64), *own]).astype(np.int64)
+                indptr = np.concatenate([[0], np.cumsum([len(o) for o in own])]).astype(np.int64)
+                values = [B.data[B.indptr[v] : B.indptr[v + 1]] for v in block]
+                left_of = gram.residual_rows(
+                    block, indptr, flat, np.concatenate([np.empty(0), *values])
+                )[:, self.order]
+                left_by = self._left_by(block, B, residual)[:, self.order]
+            work = partial(
+                _best_places, *gram.source, block, names, sizes, left_by, left_of, rank, gram.sd,
+                self._root, *arcs,
+            )  # fmt: skip
+            for (a, b), piece in zip(
+                ((a, min(a + 16, len(block))) for a in range(0, len(block), 16)),
+                gram.each(work, len(block)),
+            ):
+                gains[block[a:b]], places[block[a:b]] = piece
+        return gains, places
+
+    def _residuals(self, B: sp.csc_array) -> NDArray[np.float64] | None:
+        """Return all residuals as rows (d, n), where there are samples."""
+        Z = self.gram.Z
+        return None if Z is None else Z - sp.csr_array(B.T) @ Z
+
+    def _left_by(
+        self, block: NDArray[np.int64], B: sp.csc_array, residual: NDArray[np.float64] | None
+    ) -> NDArray[np.float64]:
+        """Return the block's correlations with all residuals (k, d)."""
+        if residual is None:
+            rows = self.gram.rows(block)
+            return rows - (B.T @ rows.T).T
+        assert self.gram.Z is not None
+        with self.gram.blas():
+            return self.gram.Z[block] @ residual.T
+
+    def _sparse_lefts(
+        self, block: NDArray[np.int64], names: NDArray[np.int64], sizes: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return left_by and left_of on lists of neighbours (k, m)."""
+        inside = np.arange(names.shape[1]) < sizes[:, None]
+        them = names[inside]
+        us = np.repeat(block, sizes)
+        left_by, left_of = np.zeros(names.shape), np.zeros(names.shape)
+        left_by[inside] = self._pairs(them, us)[0]
+        left_of[inside] = self._pairs(us, them)[0]
+        return left_by, left_of
+
+
+def _neighbours(
+    near: sp.csr_array, block: NDArray[np.int64], rank: NDArray[np.int64], order: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return each variable's neighbours by rank, padded (k, m), and their numbers (k,)."""
+    sizes = np.diff(near.indptr)[block].astype(np.int64)
+    names = np.zeros((len(block), max(1, sizes.max(initial=0))), dtype=np.int64)
+    for a, v in enumerate(block):
+        ranks = np.sort(rank[near.indices[near.indptr[v] : near.indptr[v + 1]]])
+        names[a, : sizes[a]] = order[ranks]
+    return names, sizes
+
+
+# ------------------------------------------------------------------ compiled kernels
+
+
+@kernel
+def _pairs(source, held, indptr, indices, data, columns, others, first, last):  # type: ignore[no-untyped-def]
+    """Return correlations of others with the columns' residuals, and their coefficients there."""
+    left, size = np.empty(last - first), np.zeros(last - first)
+    for a in range(first, last):
+        w, v = columns[a], others[a]
+        total = correlation(source, held, v, w)
+        for e in range(indptr[w], indptr[w + 1]):
+            total -= data[e] * correlation(source, held, v, indices[e])
+            if indices[e] == v:
+                size[a - first] = data[e]
+        left[a - first] = total
+    return left, size
+
+
+@kernel
+def _best_places(  # type: ignore[no-untyped-def]
+    source, held, block, names, sizes, left_by, left_of, rank, sd, root,
+    in_ptr, in_names, in_b, out_ptr, out_names, out_b, first, last,
+):  # fmt: skip
+    """Return the gains and places of the best insertions of the block's variables first..last.
+
+    ``left_by[a, i]`` is the correlation of v = block[a] with the residual of names[a, i], and
+    ``left_of[a, i]`` that of names[a, i] with the residual of v.
+    """
+    gains, places = np.zeros(last - first), np.empty(last - first, dtype=np.int64)
+    d = len(rank)
+    given, taken = np.zeros(d), np.zeros(d)  # v's coefficients on others, and others' on v
+    lost = np.empty(d, dtype=np.int64)
+    for a in range(first, last):
+        v = block[a]
+        for e in range(in_ptr[v], in_ptr[v + 1]):
+            given[in_names[e]] = in_b[e]
+        for e in range(out_ptr[v], out_ptr[v + 1]):
+            taken[out_names[e]] = out_b[e]
+        here = 0
+        while here < sizes[a] and rank[names[a, here]] < rank[v]:
+            here += 1
+        best, place = 0.0, rank[v]
+        others, own, count = 0.0, 0.0, 0
+        for i in range(here - 1, -1, -1):  # towards the causes
+            w = names[a, i]
+            p = root[v] * root[w]
+            extra = abs(left_by[a, i]) - p
+            if extra > 0:
+                others += 0.5 * extra * extra * sd[w] * sd[w]
+            b = given[w]
+            if b != 0.0:
+                own += b * left_of[a, i] - p * abs(b) + 0.5 * b * b
+                for c in range(count):
+                    own += b * given[lost[c]] * correlation(source, held, w, lost[c])
+                lost[count] = w
+                count += 1
+            if others - own * sd[v] * sd[v] > best:
+                best, place = others - own * sd[v] * sd[v], rank[w]
+        others, own = 0.0, 0.0
+        for i in range(here, sizes[a]):  # towards the effects
+            w = names[a, i]
+            if w == v:
+                continue
+            p = root[v] * root[w]
+            b = taken[w]
+            if b != 0.0:
+                others += (b * left_by[a, i] - p * abs(b) + 0.5 * b * b) * sd[w] * sd[w]
+            extra = abs(left_of[a, i]) - p
+            if extra > 0:
+                own = max(own, 0.5 * extra * extra * sd[v] * sd[v])
+            if own - others > best:
+                best, place = own - others, rank[w]
+        gains[a - first], places[a - first] = best, place
+        for e in range(in_ptr[v], in_ptr[v + 1]):
+            given[in_names[e]] = 0.0
+        for e in range(out_ptr[v], out_ptr[v + 1]):
+            taken[out_names[e]] = 0.0
+    return gains, places

@@ -1,0 +1,193 @@
+"""The search over orders by equation (1).
+
+Begins from the best of the starts, lets in candidates that the residuals ask for, and moves
+variables until nothing is gained; the moves are those of :mod:`bigdag.search.arrangement`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigdag.compiled import kernel
+from bigdag.engine import lasso, screening
+from bigdag.engine.objective import losses, on_correlation_scale
+from bigdag.engine.order import rank_of
+from bigdag.search import start_orders
+from bigdag.search.arrangement import Arrangement
+from bigdag.search.ebic import choose_lambda1
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigdag.learners.order_search import OrderSearch
+    from bigdag.learners.run import Run
+
+__all__ = ["LeastSquaresSearch"]
+
+_CORRELATED = 4.0  # over √n: correlations that make a candidate parent beyond
+_FEW = 200  # candidates of a variable then
+_LET_IN = 10  # more of them at a time, where the residuals say so
+_ENOUGH = 1e-4  # of equation (1): what a round of insertions must gain for another round
+_EXACT = 8  # variables up to which every order is weighed
+
+
+class LeastSquaresSearch:
+    """The search that lowers equation (1)."""
+
+    def __init__(self, learner: OrderSearch, run: Run) -> None:
+        self.learner, self.run = learner, run
+        self.mask: sp.csc_array | None = None
+
+    def settle(self) -> None:
+        """Nothing to do: the run holds the best of what it was offered."""
+
+    def work(self) -> None:
+        """Choose the start and move variables until nothing is gained."""
+        run, gram, learner = self.run, self.run.gram, self.learner
+        support = None
+        if learner._confined(gram.d):
+            limit = _CORRELATED / np.sqrt(gram.n_samples)
+            support = screening.correlated(gram, limit, _FEW)
+            indptr, indices = support
+            dense = learner.candidates == "auto" and len(indices) > _FEW / 2 * gram.d
+            if not dense:  # else the strongest correlations need not hold the parents
+                shape = (gram.d, gram.d)
+                data = np.ones(len(indices), dtype=np.int8)
+                self.mask = sp.csc_array((data, indices.astype(np.int64), indptr), shape=shape)
+        found = learner._orders(run, ["least_variance"], support)
+        if isinstance(learner.lambda1, str):
+            run.lambda1 = choose_lambda1(
+                gram, found[0], mask=self.mask, gamma=learner.gamma, factor=learner.penalty_,
+                stop=run.out_of_time,
+            )  # fmt: skip
+            run.settle(run.best_weights, run.best_order)  # its equation (1) has changed
+        if gram.d <= _EXACT and self.mask is None:
+            found = [start_orders.optimal_order(self._all_costs())]
+        best: Arrangement | None = None
+        for order in found:
+            tried = self._arranged(order, None if best is None else best.weights)
+            if self._note("start", tried):
+                return
+            if best is None or tried.value < best.value:
+                best = tried
+        assert best is not None
+        columns = np.arange(gram.d)
+        while len(columns := self._widen(best, columns)):
+            if self._note("start", best):
+                return
+        if (gram.d > _EXACT or self.mask is not None) and not run.out_of_time():
+            self._improve(best)
+
+    def _arranged(self, order: NDArray[np.int64], start: sp.csc_array | None) -> Arrangement:
+        run = self.run
+        return Arrangement(
+            run.gram, run.lambda1, order, mask=self.mask, start=start, tol=self.learner.tol,
+            stop=run.out_of_time,
+        )  # fmt: skip
+
+    def _widen(self, arrangement: Arrangement, columns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Let in what is correlated with the residuals, though not with the variables themselves.
+
+        Returns which of the columns have new candidates.
+        """
+        if self.mask is None:
+            return columns[:0]
+        gram, rank = self.run.gram, rank_of(arrangement.order)
+        B = on_correlation_scale(gram, arrangement.weights)
+        share = 2 * losses(gram, arrangement.weights) * gram.inverse_sd**2  # of the variances
+        limit = _CORRELATED / np.sqrt(gram.n_samples) * np.sqrt(np.maximum(share, 0.0))
+        lists = (self.mask.indptr.astype(np.int64), self.mask.indices.astype(np.int64))
+        found = []
+        for block in gram.blocks(columns):
+            part = sp.csc_array(B[:, block])
+            left = gram.residual_rows(
+                block, part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data
+            )
+            work = partial(_outside, left, block, rank, limit, *lists, _LET_IN)
+            found += [pair for piece in gram.each(work, len(block)) for pair in piece]
+            if self.run.out_of_time():
+                return columns[:0]
+        if not found:
+            return columns[:0]
+        sources, targets = np.array(found, dtype=np.int64).T
+        more = sp.coo_array(
+            (np.ones(len(found), dtype=np.int8), (sources, targets)), shape=self.mask.shape
+        )
+        self.mask = sp.csc_array(self.mask + sp.csc_array(more))
+        arrangement.widen(self.mask, np.unique(targets))
+        room = np.diff(self.mask.indptr) <= lasso.FEW - _LET_IN
+        return np.intersect1d(columns[room[columns]], targets)
+
+    def _note(self, phase: str, arrangement: Arrangement) -> bool:
+        weights, run = arrangement.weights, self.run
+        value = arrangement.value if arrangement.complete else None
+        run.offer(weights, arrangement.order, value)
+        value = run.best_objective if value is None else value
+        return run.step(phase, value, weights.nnz, lambda: weights) or run.out_of_time()
+
+    def _improve(self, arrangement: Arrangement) -> None:
+        """Insert while much is gained, turn arcs, then swap neighbours until that gains nothing."""
+        stuck = np.zeros(self.run.gram.d, dtype=np.bool_)
+        gain = np.inf
+        while gain > _ENOUGH * arrangement.value:
+            if not len(moves := arrangement.insertions(stuck)):
+                break
+            variables, before = arrangement.order[moves[:, 0]], arrangement.value
+            kept = arrangement.attempt(moves)
+            gain = before - arrangement.value
+            stuck[variables[~kept]] = True
+            if self._note("insertion", arrangement):
+                return
+        while arrangement.reverse():
+            if self._note("reversal", arrangement):
+                return
+        swapped = 1
+        while swapped:
+            swapped = 0
+            for parity in (0, 1):
+                if len(moves := arrangement.swaps(parity)):
+                    swapped += int(arrangement.attempt(moves).sum())
+                    if self._note("swap", arrangement):
+                        return
+
+    def _all_costs(self) -> NDArray[np.float64]:
+        """Return what each variable costs after every set of others (d, 2**d)."""
+        gram, d = self.run.gram, self.run.gram.d
+        costs = np.zeros((d, 2**d))
+        for s in range(2**d):
+            members = np.array([bool(s >> u & 1) for u in range(d)])
+            mask = sp.csc_array(np.repeat(members[:, None], d, axis=1).astype(float))
+            costs[:, s] = lasso.solve(
+                gram, self.run.lambda1, mask=mask, tol=min(self.learner.tol, 1e-8)
+            ).objective
+        return costs
+
+
+@kernel
+def _outside(left, block, rank, limit, indptr, indices, keep, first, last):  # type: ignore[no-untyped-def]
+    """Return pairs (u, v): u precedes v, is no candidate, and correlates with its residual."""
+    d = left.shape[1]
+    pairs = [(0, 0) for _ in range(0)]
+    inside = np.zeros(d, dtype=np.bool_)
+    for a in range(first, last):
+        v = block[a]
+        for e in range(indptr[v], indptr[v + 1]):
+            inside[indices[e]] = True
+        inside[v] = True
+        hits = [0 for _ in range(0)]
+        for u in range(d):
+            if abs(left[a, u]) > limit[v] and not inside[u] and rank[u] < rank[v]:
+                hits.append(u)
+        if len(hits) > 0:
+            names = np.array(hits)
+            best = np.argsort(-np.abs(left[a][names]))[:keep]
+            for i in best:
+                pairs.append((names[i], v))
+        for e in range(indptr[v], indptr[v + 1]):
+            inside[indices[e]] = False
+        inside[v] = False
+    return pairs
