@@ -401,7 +401,7 @@ def main() -> None:
     for word in METHODS:  # compiled before the clock; torch only ever runs in the children
         if METHODS[word].extra is None:
             METHODS[word].build(n_jobs=1, max_iter=20).fit(tiny)
-    OrderSearch(score="bic", restarts=4, start="least_variance").fit(tiny)
+    OrderSearch(criterion="bic", restarts=4, start="least_variance").fit(tiny)
     OrderSearch(candidates="correlated").fit(tiny)
     ProxiMAS().fit(tiny)
     pd.set_option("display.width", 220, "display.max_rows", 500)

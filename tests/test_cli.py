@@ -308,15 +308,15 @@ def test_a_search_goes_on_from_the_dag_of_the_method(world):
 def test_a_search_by_bic_marks_what_data_cannot_direct(world):
     train = world / "train.parquet"
     bigdag_("fit", train, "--method", "sort-r2", "--quiet", "--out", "a.npz")
-    words = ["--method", "sort-r2", "--search", "--search-score", "bic", "--restarts", 2]
+    words = ["--method", "sort-r2", "--search", "--search-criterion", "bic", "--restarts", 2]
     words += ["--gamma", 0.5, "--penalty", 2, "--seed", 4]
     report = bigdag_json("fit", train, *words, "--out", "b.npz")
     model = OrderSearch(
-        score="bic", start=DAG.load("a.npz"), restarts=2, gamma=0.5, penalty=2.0, random_state=4
+        criterion="bic", start=DAG.load("a.npz"), restarts=2, gamma=0.5, penalty=2.0, random_state=4
     ).fit(read_table(train))
     dag = DAG.load("b.npz")
     assert dag == model.dag_
-    assert report["extended_bic"] == model.score_
+    assert report["extended_bic"] == model.criterion_
     assert report["n_undirected"] == dag.reversible.nnz > 0
     assert not report["depends_on_units"]
     assert report["parameters"] == {
@@ -363,7 +363,7 @@ def test_an_interrupted_search_keeps_the_dag_of_the_method(score, monkeypatch):
 
     for name in ("bic.InsertionSearch", "least_squares.LeastSquaresSearch"):
         monkeypatch.setattr(f"bigdag.search.{name}.work", interrupted)
-    words = ["--search", "--search-score", score, "--out", "b.npz", "--json"]
+    words = ["--search", "--search-criterion", score, "--out", "b.npz", "--json"]
     stdout, stderr = bigdag_("fit", "t.csv", *words, code=1)
     assert json.loads(stdout)["status"] == "interrupted"
     assert "The fit was interrupted. The best DAG so far was written to b.npz" in stderr
@@ -377,12 +377,14 @@ def test_lambda1_is_chosen_from_the_data(world):
     train = world / "train.parquet"
     words = ["--lambda1", "bic", "--gamma", 0.5]
     report = bigdag_json("fit", train, "--method", "order-search", *words, "--out", "a.npz")
-    model = OrderSearch("bic", gamma=0.5).fit(read_table(train))
+    model = OrderSearch(criterion="bic", gamma=0.5).fit(read_table(train))
     assert report["lambda1"] == model.lambda1_
     assert DAG.load("a.npz") == model.dag_
     bigdag_("fit", train, "--quiet", "--out", "start.npz")
     report = bigdag_json("fit", train, "--search", *words, "--out", "b.npz")
-    model = OrderSearch("bic", gamma=0.5, start=DAG.load("start.npz")).fit(read_table(train))
+    model = OrderSearch(criterion="bic", gamma=0.5, start=DAG.load("start.npz")).fit(
+        read_table(train)
+    )
     assert report["lambda1"] == model.lambda1_
     assert DAG.load("b.npz") == model.dag_
     stdout, _ = bigdag_("fit", train, "--search", *words, "--out", "c.npz")
@@ -394,13 +396,13 @@ def test_a_penalty_is_chosen_by_rows_held_out(world):
     words = ["--method", "order-search-bic", "--penalty", "auto", "--threshold", "auto"]
     report = bigdag_json("fit", train, *words, "--out", "a.npz")
     data = read_table(train)
-    model = OrderSearch(score="bic", penalty="auto", threshold="auto").fit(data)
+    model = OrderSearch(criterion="bic", penalty="auto", threshold="auto").fit(data)
     assert report["penalty"] == model.penalty_
     assert report["parameters"]["penalty"] == "auto"
     assert DAG.load("a.npz") == model.dag_
     stdout, _ = bigdag_("fit", train, *words, "--out", "b.npz")
     assert f"{model.penalty_:.3g}, chosen by the rows held out" in stdout
-    words = ["--search", "--search-score", "bic", "--penalty", "auto"]
+    words = ["--search", "--search-criterion", "bic", "--penalty", "auto"]
     report = bigdag_json("fit", train, *words, "--out", "c.npz")
     assert report["penalty"] in 8 * 2 ** (-np.arange(12) / 2)
     Path("s.csv").write_text("2,1\n1,3\n")
@@ -525,7 +527,7 @@ def test_check_units_draws_the_same_numbers_and_takes_a_start_along():
     # Columns in another sequence: the start goes by names.
     start = DAG.load("a.npz").subgraph(frame.columns[::-1])
     start.save("start.npz")
-    words = ["--search", "--search-score", "bic", "--warm-start", "start.npz", *words]
+    words = ["--search", "--search-criterion", "bic", "--warm-start", "start.npz", *words]
     assert bigdag_json("fit", "odd.csv", *words, "--out", "b.npz")["check_units"]["f1"] == 1
 
 
@@ -841,16 +843,16 @@ def test_odd_tables_that_work():
         (["--lambda1", "much"], "for '--lambda1': 'much' is neither a number nor 'bic'"),
         (["--threshold", "much"], "for '--threshold': 'much' is neither a number nor 'auto'"),
         (["--lambda1", "bic"], "'proximas' cannot choose lambda1 from the data. Methods that can: "
-         "order-search. So does --search with --search-score least_squares."),
-        (["--lambda1", "bic", "--search", "--search-score", "bic"], "cannot choose lambda1"),
+         "order-search. So does --search with --search-criterion least_squares."),
+        (["--lambda1", "bic", "--search", "--search-criterion", "bic"], "cannot choose lambda1"),
         (["--method", "order-search-bic", "--lambda1", "bic"], "cannot choose lambda1"),
-        (["--search-score", "bic"], "--search-score goes with --search."),
-        (["--search", "--search-score", "aic"], "score must be one of 'least_squares', 'bic'"),
+        (["--search-criterion", "bic"], "--search-criterion goes with --search."),
+        (["--search", "--search-criterion", "aic"], "score must be one of 'least_squares', 'bic'"),
         (["--gamma", "0.5"], "--gamma and --penalty are of the extended BIC. They go with "
-         "--method order-search-bic, --search-score bic, --lambda1 bic or --threshold auto."),
+         "--method order-search-bic, --search-criterion bic, --lambda1 bic or --threshold auto."),
         (["--method", "order-search", "--penalty", "2"], "are of the extended BIC"),
         (["--threshold", "auto", "--penalty", "auto"], "--penalty auto goes with --method "
-         "order-search-bic or --search-score bic."),
+         "order-search-bic or --search-criterion bic."),
         (["--penalty", "much"], "for '--penalty': 'much' is neither a number nor 'auto'"),
         (["--search", "--restarts", "3"], "--restarts goes with --method order-search-bic or"),
         (["--method", "order-search-bic", "--gamma", "-1"], "gamma must be a number "),

@@ -1,4 +1,4 @@
-"""OrderSearch: both scores against enumeration, equivalence, units and the contract."""
+"""OrderSearch: both criteria against enumeration, equivalence, units and the contract."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from bigdag.search.start_orders import r2_order
 from .learner_contract import LearnerContract, equation_1, interrupted
 from .literal import bic_cost, insertion_change
 
-SCORES = ["least_squares", "bic"]
+CRITERIA = ["least_squares", "bic"]
 SEEDS = st.integers(0, 2**31 - 1)
 
 
@@ -39,7 +39,7 @@ class TestLeastSquares(LearnerContract):
 
 
 class TestBIC(LearnerContract):
-    make = staticmethod(lambda: OrderSearch(score="bic"))
+    make = staticmethod(lambda: OrderSearch(criterion="bic"))
 
     def worth(self, run):
         gram = run.gram
@@ -75,8 +75,8 @@ def bic(X, W):
     return sum(bic_cost(X, v, np.flatnonzero(W[:, v]).tolist(), penalty) for v in range(len(W)))
 
 
-def score_of(score, X, weights):
-    return bic(X, weights) if score == "bic" else equation_1(X, weights, 0.1)
+def value_of(criterion, X, weights):
+    return bic(X, weights) if criterion == "bic" else equation_1(X, weights, 0.1)
 
 
 # ------------------------------------------------------------------ the optimum
@@ -93,7 +93,7 @@ def test_equation_1_is_the_least_of_all_orders(d, seed):
     )
     model = OrderSearch(tol=1e-8).fit(X)
     assert model.status_ == "converged"
-    assert model.score_ == model.objective_ == pytest.approx(least, rel=1e-6)
+    assert model.criterion_ == model.objective_ == pytest.approx(least, rel=1e-6)
 
 
 @pytest.mark.parametrize(("d", "seed"), [(2, 0), (4, 1), (5, 2), (6, 3), (6, 4)])
@@ -112,9 +112,9 @@ def test_bic_is_the_least_of_all_orders_and_parents(d, seed):
         sum(cost(v, frozenset(order[:i])) for i, v in enumerate(order))
         for order in itertools.permutations(range(d))
     )
-    model = OrderSearch(score="bic").fit(X)
+    model = OrderSearch(criterion="bic").fit(X)
     assert model.status_ == "converged"
-    assert model.score_ == pytest.approx(least, abs=1e-6)
+    assert model.criterion_ == pytest.approx(least, abs=1e-6)
     assert bic(X, model.weights_) == pytest.approx(least, abs=1e-6)
 
 
@@ -154,7 +154,7 @@ def test_no_swap_of_neighbours_lowers_equation_1(seed, candidates, monkeypatch):
 @example(seed=3000, k=3, gamma=0.0)  # a parent from outside the candidates
 def test_no_insertion_lowers_the_bic(seed, k, gamma):
     X = world(8, k, 100, seed)[1]
-    model = OrderSearch(score="bic", gamma=gamma, n_jobs=1)
+    model = OrderSearch(criterion="bic", gamma=gamma, n_jobs=1)
     run = Run(model, as_dataset(X))
     cost = arc_penalty(*X.shape, gamma)
     search = bic_search.InsertionSearch(run, run.gram, cost, model._orders(run, ["r2"]))
@@ -182,29 +182,33 @@ def test_no_insertion_lowers_the_bic(seed, k, gamma):
 @pytest.mark.parametrize("seed", range(3))
 def test_local_searches_never_beat_the_exact_one(seed, monkeypatch):
     X = world(8, 2, 60, seed)[1]
-    for score in SCORES:
-        exact = OrderSearch(score=score, tol=1e-8).fit(X).score_
+    for criterion in CRITERIA:
+        exact = OrderSearch(criterion=criterion, tol=1e-8).fit(X).criterion_
         with monkeypatch.context() as patch:
             patch.setattr(bic_search, "_EXACT", 0)
             patch.setattr(least_squares, "_EXACT", 0)
-            local = OrderSearch(score=score, tol=1e-8, restarts=20, random_state=0).fit(X).score_
+            local = (
+                OrderSearch(criterion=criterion, tol=1e-8, restarts=20, random_state=0)
+                .fit(X)
+                .criterion_
+            )
         assert local >= exact - 1e-6 * abs(exact)
         assert local <= exact + 0.02 * abs(exact)
 
 
-@pytest.mark.parametrize("score", SCORES)
-def test_steps_never_raise_the_score(score):
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_steps_never_raise_the_score(criterion):
     X = world(40, 2, 100)[1]
     seen = []
 
     def note(state):
-        seen.append((state.phase, score_of(score, X, state.best())))
+        seen.append((state.phase, value_of(criterion, X, state.best())))
 
-    model = OrderSearch(score=score, callback=note, restarts=8, random_state=0).fit(X)
+    model = OrderSearch(criterion=criterion, callback=note, restarts=8, random_state=0).fit(X)
     values = [value for _, value in seen]
     assert all(b <= a + 1e-6 for a, b in itertools.pairwise(values))
-    assert model.score_ == pytest.approx(values[-1], rel=1e-9)
-    assert model.score_ < values[0]
+    assert model.criterion_ == pytest.approx(values[-1], rel=1e-9)
+    assert model.criterion_ < values[0]
     assert {"start", "insertion"} <= {phase for phase, _ in seen}
 
 
@@ -226,17 +230,17 @@ def orientations(skeleton):
 def test_equivalent_dags_have_the_same_bic(seed):
     """And those with the same skeleton that are not equivalent do not."""
     X = world(5, 1.2, 60, seed)[1]
-    model = OrderSearch(score="bic", gamma=0.0, penalty=0.5).fit(X)
+    model = OrderSearch(criterion="bic", gamma=0.0, penalty=0.5).fit(X)
     own = model.weights_.toarray() != 0
     penalty = 0.5 * arc_penalty(60, 5, 0.0)
     same = 0
     for W in orientations(own | own.T):
-        score = sum(bic_cost(X, v, np.flatnonzero(W[:, v]).tolist(), penalty) for v in range(5))
+        criterion = sum(bic_cost(X, v, np.flatnonzero(W[:, v]).tolist(), penalty) for v in range(5))
         if np.array_equal(metrics.cpdag(W).toarray(), model.cpdag_.toarray()):
             same += 1
-            assert score == pytest.approx(model.score_, abs=1e-6)
+            assert criterion == pytest.approx(model.criterion_, abs=1e-6)
         else:
-            assert abs(score - model.score_) > 1e-6
+            assert abs(criterion - model.criterion_) > 1e-6
     undirected = model.cpdag_.multiply(model.cpdag_.T).nnz // 2
     assert same > 0
     assert (same > 1) == (undirected > 0)
@@ -245,7 +249,7 @@ def test_equivalent_dags_have_the_same_bic(seed):
 @pytest.mark.parametrize("threshold", [None, "auto", 0.5])
 def test_arcs_that_data_cannot_direct_are_marked(threshold):
     X = world(30, 1, 200)[1]
-    model = OrderSearch(score="bic", threshold=threshold).fit(X)
+    model = OrderSearch(criterion="bic", threshold=threshold).fit(X)
     if threshold is None:  # a cut may take a collider away, but turns no arc
         assert np.array_equal(model.cpdag_.toarray(), metrics.cpdag(model.dag_).toarray())
     assert model.cpdag_.dtype == np.int8
@@ -274,92 +278,93 @@ def test_units_do_not_change_the_bic_answer(seed, d, n):
     rng = np.random.default_rng(seed)
     scale = 10.0 ** rng.uniform(-6, 6, size=d)
     one, other = (
-        OrderSearch(score="bic", restarts=4, random_state=0).fit(Y) for Y in (X, X * scale)
+        OrderSearch(criterion="bic", restarts=4, random_state=0).fit(Y) for Y in (X, X * scale)
     )
     assert np.array_equal(one.order_, other.order_)
     assert arcs(one.weights_) == arcs(other.weights_)
     assert arcs(one.cpdag_) == arcs(other.cpdag_)
-    assert other.score_ == pytest.approx(one.score_, abs=1e-5)
+    assert other.criterion_ == pytest.approx(one.criterion_, abs=1e-5)
     back = other.weights_.toarray() * scale[:, None] / scale
     assert back == pytest.approx(one.weights_.toarray(), rel=1e-6, abs=1e-9)
 
 
 @settings(max_examples=10)
-@given(seed=SEEDS, d=st.sampled_from([7, 12, 30]), score=st.sampled_from(SCORES))
-def test_the_order_of_the_columns_does_not_matter(seed, d, score):
+@given(seed=SEEDS, d=st.sampled_from([7, 12, 30]), criterion=st.sampled_from(CRITERIA))
+def test_the_order_of_the_columns_does_not_matter(seed, d, criterion):
     X = world(d, 1.5, 100, seed)[1]
     shuffle = np.random.default_rng(seed).permutation(d)
-    one, other = (OrderSearch(score=score, tol=1e-8).fit(Y) for Y in (X, X[:, shuffle]))
-    assert other.score_ == pytest.approx(one.score_, rel=1e-6)
+    one, other = (OrderSearch(criterion=criterion, tol=1e-8).fit(Y) for Y in (X, X[:, shuffle]))
+    assert other.criterion_ == pytest.approx(one.criterion_, rel=1e-6)
     back = np.empty((d, d))
     back[np.ix_(shuffle, shuffle)] = other.weights_.toarray()
-    if score == "bic":
+    if criterion == "bic":
         pattern = np.empty((d, d))
         pattern[np.ix_(shuffle, shuffle)] = other.cpdag_.toarray()
         assert np.array_equal(pattern, one.cpdag_.toarray())
-    if score == "least_squares" or d > 8:  # of equivalent DAGs enumeration takes the first
+    if criterion == "least_squares" or d > 8:  # of equivalent DAGs enumeration takes the first
         assert back == pytest.approx(one.weights_.toarray(), abs=1e-3)
 
 
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("criterion", CRITERIA)
 @pytest.mark.parametrize(("d", "n"), [(60, 300), (80, 30)])
-def test_the_number_of_threads_does_not_matter(score, d, n):
+def test_the_number_of_threads_does_not_matter(criterion, d, n):
     X = world(d, 1.5, n)[1]
     one, other = (
-        OrderSearch(score=score, restarts=6, random_state=3, n_jobs=jobs).fit(X) for jobs in (1, 2)
+        OrderSearch(criterion=criterion, restarts=6, random_state=3, n_jobs=jobs).fit(X)
+        for jobs in (1, 2)
     )
     assert np.array_equal(one.order_, other.order_)
     assert arcs(one.weights_) == arcs(other.weights_)
-    assert other.score_ == pytest.approx(one.score_, rel=1e-9)
+    assert other.criterion_ == pytest.approx(one.criterion_, rel=1e-9)
 
 
-@pytest.mark.parametrize("score", SCORES)
-def test_correlations_not_held_give_the_same_answer(score, monkeypatch):
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_correlations_not_held_give_the_same_answer(criterion, monkeypatch):
     X = world(40, 2, 100)[1]
-    held = OrderSearch(score=score, start="variance", tol=1e-8).fit(X)
+    held = OrderSearch(criterion=criterion, start="variance", tol=1e-8).fit(X)
     monkeypatch.setattr(OrderSearch, "_hold", lambda self, d, only_moments: False)
-    other = OrderSearch(score=score, start="variance", tol=1e-8).fit(X)
+    other = OrderSearch(criterion=criterion, start="variance", tol=1e-8).fit(X)
     assert arcs(held.weights_) == arcs(other.weights_)
-    assert other.score_ == pytest.approx(held.score_, rel=1e-6)
+    assert other.criterion_ == pytest.approx(held.criterion_, rel=1e-6)
 
 
 # ------------------------------------------------------------------ odd data
 
 
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("criterion", CRITERIA)
 @pytest.mark.parametrize("n", [3, 15, 200])
 @pytest.mark.parametrize("d", [6, 40])
-def test_constant_copied_and_collinear_columns(score, n, d):
+def test_constant_copied_and_collinear_columns(criterion, n, d):
     X = world(d, 1, n)[1]
     X[:, 1], X[:, 3], X[:, 5] = 4.0, -1e3 * X[:, 0], X[:, 2] + X[:, 4]
     with pytest.warns(DataWarning):
-        model = OrderSearch(score=score, restarts=2, random_state=0).fit(X)
+        model = OrderSearch(criterion=criterion, restarts=2, random_state=0).fit(X)
     W = model.weights_.toarray()
     assert model.status_ == "converged"
     assert np.isfinite(W).all()
     assert not W[1].any()
     assert not W[:, 1].any()
-    assert np.isfinite(model.score_)
-    assert model.score_ <= score_of(score, X, np.zeros((d, d))) + 1e-9
-    if score == "bic":
+    assert np.isfinite(model.criterion_)
+    assert model.criterion_ <= value_of(criterion, X, np.zeros((d, d))) + 1e-9
+    if criterion == "bic":
         assert not (W[0].astype(bool) & W[3].astype(bool)).any()  # one of the two is enough
         assert (W != 0).sum(axis=0).max() <= max(1, n // 3)
     else:
         assert model.objective_ == pytest.approx(equation_1(X, W, 0.1), rel=1e-9)
 
 
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("criterion", CRITERIA)
 @pytest.mark.parametrize(("n", "d"), [(3, 20), (20, 60), (2, 12)])
-def test_fewer_samples_than_variables(score, n, d):
+def test_fewer_samples_than_variables(criterion, n, d):
     X = world(d, 1, n)[1]
-    model = OrderSearch(score=score).fit(X)
+    model = OrderSearch(criterion=criterion).fit(X)
     assert model.status_ == "converged"
-    assert model.score_ == pytest.approx(score_of(score, X, model.weights_), rel=1e-6)
+    assert model.criterion_ == pytest.approx(value_of(criterion, X, model.weights_), rel=1e-6)
 
 
 def test_independent_noise_has_no_arcs():
     X = np.random.default_rng(0).normal(size=(500, 30)) * np.logspace(-3, 3, 30)
-    assert OrderSearch(score="bic").fit(X).weights_.nnz == 0
+    assert OrderSearch(criterion="bic").fit(X).weights_.nnz == 0
     unit = X / X.std(axis=0)
     assert OrderSearch(lambda1="bic").fit(unit).weights_.nnz == 0
     assert OrderSearch(lambda1=0.01, threshold="auto").fit(unit).weights_.nnz <= 1
@@ -372,34 +377,36 @@ def interrupt(state):
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("criterion", CRITERIA)
 @pytest.mark.parametrize("steps", [1, 2, 3])
 @pytest.mark.parametrize("how", ["stop", "interrupt", "max_iter"])
-def test_an_early_end_is_no_worse_than_the_start(score, steps, how):
+def test_an_early_end_is_no_worse_than_the_start(criterion, steps, how):
     truth, X = world(40, 2, 100)
     begun = []
 
     def end(state):
-        begun.append(score_of(score, X, state.best()))
+        begun.append(value_of(criterion, X, state.best()))
         if state.iteration >= steps and how == "interrupt":
             raise KeyboardInterrupt
         return how == "stop" and state.iteration >= steps
 
-    model = OrderSearch(score=score, start=truth, callback=end, restarts=None, time_limit=20)
+    model = OrderSearch(
+        criterion=criterion, start=truth, callback=end, restarts=None, time_limit=20
+    )
     model.set_params(max_iter=steps if how == "max_iter" else None)
     model = interrupted(model, X) if how == "interrupt" else model.fit(X)
     assert model.status_ == ("max_iter" if how == "max_iter" else "interrupted")
     assert model.n_iter_ == steps
     assert is_acyclic(model.weights_)
-    assert model.score_ <= begun[0] + 1e-6
-    assert model.score_ == pytest.approx(score_of(score, X, model.weights_), rel=1e-9)
-    if score == "bic":
+    assert model.criterion_ <= begun[0] + 1e-6
+    assert model.criterion_ == pytest.approx(value_of(criterion, X, model.weights_), rel=1e-9)
+    if criterion == "bic":
         assert np.array_equal(model.cpdag_.toarray(), metrics.cpdag(model.dag_).toarray())
 
 
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("criterion", CRITERIA)
 @pytest.mark.parametrize("checks", [0, 1, 2, 3, 5, 8, 13, 21])
-def test_a_deadline_anywhere_gives_a_valid_dag(score, checks, monkeypatch):
+def test_a_deadline_anywhere_gives_a_valid_dag(criterion, checks, monkeypatch):
     """The clock is one that runs out at the so-manieth look at it, in the middle of anything."""
     X = world(40, 2, 100)[1]
     looks = [0]
@@ -413,52 +420,58 @@ def test_a_deadline_anywhere_gives_a_valid_dag(score, checks, monkeypatch):
 
     warm = ProxiMAS().fit(X).dag_
     monkeypatch.setattr(Run, "out_of_time", out_of_time)
-    model = OrderSearch(score=score, warm_start_dag=warm, restarts=None, time_limit=60).fit(X)
+    model = OrderSearch(criterion=criterion, warm_start_dag=warm, restarts=None, time_limit=60).fit(
+        X
+    )
     assert model.status_ == "time_limit"
     assert is_acyclic(model.weights_)
-    assert model.score_ == pytest.approx(score_of(score, X, model.weights_), rel=1e-9)
-    assert model.score_ <= score_of(score, X, np.zeros((40, 40)))
-    if score == "least_squares":
-        assert model.score_ <= equation_1(X, warm.weights, 0.1) * (1 + 1e-9)
+    assert model.criterion_ == pytest.approx(value_of(criterion, X, model.weights_), rel=1e-9)
+    assert model.criterion_ <= value_of(criterion, X, np.zeros((40, 40)))
+    if criterion == "least_squares":
+        assert model.criterion_ <= equation_1(X, warm.weights, 0.1) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("score", SCORES)
-def test_an_interrupted_answer_is_cut_too(score):
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_an_interrupted_answer_is_cut_too(criterion):
     X = world(40, 2, 100)[1]
-    model = interrupted(OrderSearch(score=score, threshold=0.7, callback=interrupt), X)
+    model = interrupted(OrderSearch(criterion=criterion, threshold=0.7, callback=interrupt), X)
     assert model.status_ == "interrupted"
     assert np.abs(model.weights_.data).min() > 0.7
 
 
 def test_restarts_without_an_end_are_refused_before_the_work():
     with pytest.raises(ParameterError, match="time_limit=None"):
-        OrderSearch(score="bic", restarts=None).fit(world(6, 1, 50)[1])
-    model = OrderSearch(score="bic", restarts=None, time_limit=0.3).fit(world(20, 1, 50)[1])
+        OrderSearch(criterion="bic", restarts=None).fit(world(6, 1, 50)[1])
+    model = OrderSearch(criterion="bic", restarts=None, time_limit=0.3).fit(world(20, 1, 50)[1])
     assert model.status_ == "time_limit"
 
 
 # ------------------------------------------------------------------ where it begins
 
 
-@pytest.mark.parametrize("score", SCORES)
-def test_starts(score):
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_starts(criterion):
     truth, X = world(30, 2, 200)
     words = ["least_variance", "variance", "r2", "proximas"]
     for start in [*words, truth, truth.weights, [truth, "r2"], ("variance", "auto")]:
-        model = OrderSearch(score=score, start=start).fit(X)
+        model = OrderSearch(criterion=criterion, start=start).fit(X)
         assert model.status_ == "converged"
         many = len(start) if isinstance(start, list | tuple) else 1
         begun = (model.history_.phase == "start").sum() - 1  # the first row is the empty graph
-        assert begun == (many if score == "least_squares" else 1)
+        assert begun == (many if criterion == "least_squares" else 1)
 
 
-@pytest.mark.parametrize("score", SCORES)
-def test_of_several_starts_the_best_is_taken(score):
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_of_several_starts_the_best_is_taken(criterion):
     X = world(30, 2, 200)[1]
     words = ["variance", "r2", "least_variance"]
-    each = [OrderSearch(score=score, start=one, max_iter=1).fit(X).score_ for one in words]
-    both = OrderSearch(score=score, start=words, max_iter=3 if score == "least_squares" else 1)
-    assert both.fit(X).score_ == pytest.approx(min(each), rel=1e-4)
+    each = [
+        OrderSearch(criterion=criterion, start=one, max_iter=1).fit(X).criterion_ for one in words
+    ]
+    both = OrderSearch(
+        criterion=criterion, start=words, max_iter=3 if criterion == "least_squares" else 1
+    )
+    assert both.fit(X).criterion_ == pytest.approx(min(each), rel=1e-4)
 
 
 def test_search_from_the_answer_of_another_learner():
@@ -480,19 +493,19 @@ def test_starts_that_are_refused():
 # ------------------------------------------------------------------ what the data choose
 
 
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("criterion", CRITERIA)
 @pytest.mark.parametrize("options", [{"lambda1": "bic"}, {"threshold": "auto"}, {"threshold": 0.4}])
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_choices_repeat(score, options, jobs):
+def test_choices_repeat(criterion, options, jobs):
     X = world(30, 2, 150)[1]
     one, other = (
-        OrderSearch(score=score, restarts=5, random_state=7, n_jobs=jobs, **options).fit(X)
+        OrderSearch(criterion=criterion, restarts=5, random_state=7, n_jobs=jobs, **options).fit(X)
         for _ in range(2)
     )
     assert one.weights_.data.tobytes() == other.weights_.data.tobytes()
     assert np.array_equal(one.order_, other.order_)
     assert one.lambda1_ == other.lambda1_
-    assert one.score_ == other.score_
+    assert one.criterion_ == other.criterion_
 
 
 def test_auto_threshold_keeps_the_arcs_that_are_worth_it():
@@ -525,13 +538,13 @@ def test_lambda1_from_the_data():
 def test_restarts_only_help():
     X = simulate.standardise(world(40, 3, 150)[1])
     scores = [
-        OrderSearch(score="bic", restarts=count, random_state=0).fit(X).score_
+        OrderSearch(criterion="bic", restarts=count, random_state=0).fit(X).criterion_
         for count in (0, 4, 40)
     ]
     assert scores[2] <= scores[1] <= scores[0]
     assert scores[2] < scores[0]
-    other = OrderSearch(score="bic", restarts=4, random_state=1).fit(X)
-    assert other.score_ <= scores[0]
+    other = OrderSearch(criterion="bic", restarts=4, random_state=1).fit(X)
+    assert other.criterion_ <= scores[0]
 
 
 @pytest.mark.parametrize(("graph", "seed"), [("ER", 1), ("ER", 3), ("SF", 2), ("SF", 3)])
@@ -539,14 +552,14 @@ def test_causes_that_are_not_correlated_with_their_effects_are_found(graph, seed
     """In dense graphs effects cancel: on correlated candidates alone, 60 pairs and more differ."""
     truth = simulate.random_dag(60, 4, graph=graph, rng=seed)
     X = simulate.standardise(simulate.sample(truth, 1000, rng=seed + 10))
-    model = OrderSearch(score="bic").fit(X)
+    model = OrderSearch(criterion="bic").fit(X)
     assert metrics.shd_cpdag(model.dag_, truth) <= 10
 
 
 def test_a_dearer_arc_is_rarer():
     X = world(40, 2, 200)[1]
     counts = [
-        OrderSearch(score="bic", gamma=gamma, penalty=penalty).fit(X).weights_.nnz
+        OrderSearch(criterion="bic", gamma=gamma, penalty=penalty).fit(X).weights_.nnz
         for gamma, penalty in [(0.0, 0.5), (0.0, 1.0), (1.0, 1.0), (1.0, 4.0), (1.0, 1e6)]
     ]
     assert counts == sorted(counts, reverse=True)
@@ -558,21 +571,21 @@ def test_a_dearer_arc_is_rarer():
 
 def test_the_chosen_penalty_is_the_likeliest_of_its_path():
     X = simulate.standardise(world(30, 2, 200, 3)[1])
-    model = OrderSearch(score="bic", penalty="auto").fit(X)
+    model = OrderSearch(criterion="bic", penalty="auto").fit(X)
     held = np.random.default_rng(0).permutation(200)[:40]
     kept = np.setdiff1d(np.arange(200), held)
     path = 8 * 2 ** (-np.arange(12) / 2)
     likelihoods = [
-        OrderSearch(score="bic", penalty=p, start=start_of(X)).fit(X[kept]).score(X[held])
+        OrderSearch(criterion="bic", penalty=p, start=start_of(X)).fit(X[kept]).criterion(X[held])
         for p in path
     ]
     assert model.penalty_ == pytest.approx(path[np.argmax(likelihoods)])
     # What it then finds is what that penalty finds.
-    plain = OrderSearch(score="bic", penalty=model.penalty_).fit(X)
+    plain = OrderSearch(criterion="bic", penalty=model.penalty_).fit(X)
     assert arcs(plain.weights_) == arcs(model.weights_)
-    assert plain.score_ == model.score_
+    assert plain.criterion_ == model.criterion_
     assert "penalty" in set(model.history_["phase"])
-    again = OrderSearch(score="bic", penalty="auto", random_state=7).fit(X)
+    again = OrderSearch(criterion="bic", penalty="auto", random_state=7).fit(X)
     assert again.penalty_ == model.penalty_
     assert arcs(again.weights_) == arcs(model.weights_)
 
@@ -587,12 +600,12 @@ def start_of(X):
 
 def test_a_chosen_penalty_leaves_noise_without_arcs_and_weak_arcs_in():
     noise = np.random.default_rng(0).normal(size=(150, 20))
-    model = OrderSearch(score="bic", penalty="auto").fit(noise)
+    model = OrderSearch(criterion="bic", penalty="auto").fit(noise)
     assert model.weights_.nnz <= 2
     weak = noise.copy()
     for j in range(1, 20):
         weak[:, j] += 0.25 * weak[:, j - 1]
-    counts = [OrderSearch(score="bic", penalty=p).fit(weak).weights_.nnz for p in (1.0, "auto")]
+    counts = [OrderSearch(criterion="bic", penalty=p).fit(weak).weights_.nnz for p in (1.0, "auto")]
     assert counts[1] >= counts[0]
 
 
@@ -602,7 +615,7 @@ def test_a_penalty_is_chosen_on_any_shape(n, d):
     X[:, 0] = 1.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
-        model = OrderSearch(score="bic", penalty="auto").fit(X)
+        model = OrderSearch(criterion="bic", penalty="auto").fit(X)
     assert is_acyclic(model.weights_)
     assert model.penalty_ == 1.0 if n < 10 else model.penalty_ > 0
 
@@ -612,7 +625,7 @@ def test_time_up_while_the_penalty_is_chosen_leaves_a_dag(monkeypatch):
     monkeypatch.setattr(
         penalty_path, "log_likelihood", lambda *_: pytest.fail("time was up before")
     )
-    model = OrderSearch(score="bic", penalty="auto", max_iter=1).fit(X)
+    model = OrderSearch(criterion="bic", penalty="auto", max_iter=1).fit(X)
     assert model.status_ == "max_iter"
     assert model.penalty_ == 1.0
     assert is_acyclic(model.weights_)
@@ -621,13 +634,13 @@ def test_time_up_while_the_penalty_is_chosen_leaves_a_dag(monkeypatch):
 
 def test_a_penalty_is_chosen_only_where_it_can_be():
     X = world(6, 1, 50)[1]
-    with pytest.raises(ParameterError, match="penalty='auto' goes with score='bic'"):
+    with pytest.raises(ParameterError, match="penalty='auto' goes with criterion='bic'"):
         OrderSearch(penalty="auto").fit(X)
     with pytest.raises(ParameterError, match="penalty must be a number"):
-        OrderSearch(score="bic", penalty="much").fit(X)
+        OrderSearch(criterion="bic", penalty="much").fit(X)
     given = Dataset.from_covariance(np.cov(X.T), 50)
     with pytest.raises(ParameterError, match="a covariance matrix has none"):
-        OrderSearch(score="bic", penalty="auto").fit(given)
+        OrderSearch(criterion="bic", penalty="auto").fit(given)
 
 
 # ------------------------------------------------------------------ how well it finds the truth
@@ -646,7 +659,7 @@ def test_directed_arcs_against_flop():
         truth, X = world(100, 2, 1000, seed)
         X = simulate.standardise(X)
         pattern = metrics.cpdag(truth).toarray()
-        ours.append(directed_f1(OrderSearch(score="bic").fit(X).cpdag_.toarray(), pattern))
+        ours.append(directed_f1(OrderSearch(criterion="bic").fit(X).cpdag_.toarray(), pattern))
         other = flopsearch.flop(X, 2.0, restarts=0) > 0
         theirs.append(directed_f1(other, pattern))
     assert np.mean(ours) >= np.mean(theirs) - 0.02
@@ -694,8 +707,8 @@ def test_an_interrupt_in_the_first_method_ends_the_search(monkeypatch):
 
 def test_a_threshold_turns_no_arc():
     X = simulate.sample(simulate.random_dag(30, 2, rng=0), 500, rng=1)
-    whole = OrderSearch(score="bic").fit(X).dag_.threshold(0.8)
-    cut = OrderSearch(score="bic", threshold=0.8).fit(X)
+    whole = OrderSearch(criterion="bic").fit(X).dag_.threshold(0.8)
+    cut = OrderSearch(criterion="bic", threshold=0.8).fit(X)
     assert cut.dag_ == whole
     assert (cut.cpdag_ != (abs(cut.weights_) > 0) + cut.dag_.reversible.T).nnz == 0
 

@@ -96,7 +96,7 @@ def test_correlations_are_held_only_where_they_fit():
 
 @pytest.mark.parametrize(
     "learner",
-    [ProxiMAS(), OrderSearch(), OrderSearch(score="bic"), SortRegress(order="r2")],
+    [ProxiMAS(), OrderSearch(), OrderSearch(criterion="bic"), SortRegress(order="r2")],
     ids=["proximas", "least_squares", "bic", "r2"],
 )
 def test_a_limit_on_the_whole_process_is_kept_from_inside(learner):

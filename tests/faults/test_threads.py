@@ -58,6 +58,6 @@ def test_a_closed_gram_starts_no_threads():
 
 
 def test_a_fit_leaves_no_threads_behind():
-    for learner in (SortRegress(n_jobs=2), OrderSearch("bic", n_jobs=2)):
+    for learner in (SortRegress(n_jobs=2), OrderSearch(criterion="bic", n_jobs=2)):
         learner.fit(table())
         assert not any(t.name.startswith("bigdag") for t in threading.enumerate())

@@ -33,7 +33,7 @@ from bigdag.cli.options import (
     RowLabels,
     SafeCsv,
     Search,
-    SearchScore,
+    SearchCriterion,
     Seed,
     Settings,
     Standardise,
@@ -71,7 +71,7 @@ def fit(
     device: Device = None,
     settings: Settings = None,
     search: Search = False,
-    search_score: SearchScore = None,
+    search_criterion: SearchCriterion = None,
     gamma: Gamma = None,
     penalty: Penalty = None,
     restarts: Restarts = None,
@@ -105,8 +105,8 @@ def fit(
     if safe_csv and out.suffix.lower() != ".csv":
         raise ParameterError(f"--safe-csv goes with an --out that ends in .csv. Got {out}.")
     output = check_output(out, force)
-    if search_score is not None and not search:
-        raise ParameterError("--search-score goes with --search.")
+    if search_criterion is not None and not search:
+        raise ParameterError("--search-criterion goes with --search.")
     given = _present(
         lambda1=lambda1, lambda2=lambda2, max_iter=max_iter, time_limit=time_limit,
         refit=False if no_refit else None, random_state=seed, n_jobs=n_jobs,
@@ -117,8 +117,8 @@ def fit(
     if check_units:
         given.setdefault("random_state", randbelow(2**32))  # both fits draw the same numbers
     bic = _present(gamma=gamma, penalty=penalty, restarts=restarts)
-    score = (search_score or "least_squares") if search else None
-    recipe = Recipe(chosen, given, bic, score, threshold)
+    criterion = (search_criterion or "least_squares") if search else None
+    recipe = Recipe(chosen, given, bic, criterion, threshold)
     agreement = None
     with display.FitProgress(shown=not quiet) as progress:
         progress.phase("reading")
@@ -137,7 +137,7 @@ def fit(
         "table": table, "out": out, "method": chosen.word,
         "parameters": given | bic | ({"warm_start_dag": warm_start} if warm_start else {}),
         "n_samples": data.n_samples, "n_variables": dag.n_nodes, "standardised": standardise,
-        "search": score, "before_search": found.first,
+        "search": criterion, "before_search": found.first,
         "status": found.status, "n_iter": found.n_iter, "seconds": found.seconds,
         "objective": found.objective, "lambda1": found.lambda1,
         "extended_bic": found.extended_bic, "penalty": found.penalty,

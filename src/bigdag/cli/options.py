@@ -69,7 +69,7 @@ Device = Annotated[str | None, option(help="Device for torch, such as cuda.", pa
 Search = Annotated[
     bool, option("--search", help="After the method, search on from its DAG.", panel=SEARCH)
 ]
-SearchScore = Annotated[
+SearchCriterion = Annotated[
     str | None,
     option(help="What --search lowers: least_squares (the default) or bic.", panel=SEARCH),
 ]

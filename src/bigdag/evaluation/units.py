@@ -130,10 +130,10 @@ def _meaning(f1: float | None, recipe: Recipe, already: bool) -> str:
         return "The columns have variance 1 as they are, so the check tells nothing."
     if f1 >= _AGREE:
         return "The units of the columns hardly matter for this answer."
-    if not recipe.depends_on_units and recipe.scored_by_bic():
+    if not recipe.depends_on_units and recipe.searches_by_bic():
         return (
-            "The score does not depend on the units of the columns; what differs is where the two "
-            "searches ended, as by a time limit or a rounding."
+            "The criterion does not depend on the units of the columns; what differs is where the "
+            "two searches ended, as by a time limit or a rounding."
         )
     if not recipe.depends_on_units:
         return (

@@ -119,8 +119,8 @@ def _rows() -> dict[str, Method]:
         fixed = MappingProxyType({"order": order})
         return Method(word, "SortRegress", summary, units, fixed)
 
-    def order_search(word: str, score: str, summary: str, units: bool) -> Method:
-        fixed = MappingProxyType({"score": score})
+    def order_search(word: str, criterion: str, summary: str, units: bool) -> Method:
+        fixed = MappingProxyType({"criterion": criterion})
         return Method(word, "OrderSearch", summary, units, fixed)
 
     def golem(word: str, noise: str, summary: str) -> Method:

@@ -1,8 +1,8 @@
-"""OrderSearch: past the paper, a search over orders for either of two scores.
+"""OrderSearch: past the paper, a search over orders for either of two criteria.
 
-What limits the accuracy of ProxiMAS is the order it ends with. ``score="least_squares"`` begins
+What limits the accuracy of ProxiMAS is the order it ends with. ``criterion="least_squares"`` begins
 from the best of several orders, among them the one by least variance left, and lowers equation (1)
-by moves in the order (:mod:`bigdag.search.arrangement`). ``score="bic"`` reads no variances: it
+by moves in the order (:mod:`bigdag.search.arrangement`). ``criterion="bic"`` reads no variances: it
 lowers the extended BIC by best insertions (:mod:`bigdag.search.insertion`), and says of each arc
 whether data of this kind can direct it.
 """
@@ -47,22 +47,6 @@ def _is_start(value: Any) -> bool:
     )
 
 
-class _ScoreWord(str):
-    """The parameter `score`, which when called is the method ``score(X)`` of scikit-learn."""
-
-    owner: OrderSearch | None = None
-
-    def __call__(self, X: Any, y: Any = None) -> float:
-        assert self.owner is not None
-        return Learner.score(self.owner, X, y)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _ScoreWord, (str(self),)
-
-    def __deepcopy__(self, memo: Any) -> _ScoreWord:
-        return _ScoreWord(str(self))
-
-
 class OrderSearch(Learner):
     """Search over orders, by equation (1) or by a likelihood that no change of units changes.
 
@@ -70,14 +54,14 @@ class OrderSearch(Learner):
     ----------
     lambda1 : float or "bic", default=0.1
         Weight of the L1 norm in equation (1). "bic" chooses it from the data: of a path of values,
-        the one whose arcs have the least extended BIC. The score "bic" does not read it.
-    score : {"least_squares", "bic"}, default="least_squares"
+        the one whose arcs have the least extended BIC. The criterion "bic" does not read it.
+    criterion : {"least_squares", "bic"}, default="least_squares"
         What is lowered: equation (1), which supposes noises of equal variance in the units of the
         data; or the extended BIC, with a noise variance for each variable, whatever the units.
     start : str, DAG, sparse matrix, or a list of these, default="auto"
         Orders to begin from, of which the best is taken: "least_variance", "variance", "r2",
         "proximas" or a graph. "auto" is by least variance left, for "bic" by R², which no change of
-        units changes. Where a score cannot tell two orders apart, the start decides. Up to 8
+        units changes. Where a criterion cannot tell two orders apart, the start decides. Up to 8
         variables every order is weighed, and no start is needed.
     gamma : float or "auto", default="auto"
         Of the extended BIC: an arc costs ``penalty * (log n + 2 gamma log d)``. "auto" is the
@@ -125,8 +109,9 @@ class OrderSearch(Learner):
         The lambda1 used.
     penalty_ : float
         The penalty used.
-    score_ : float
-        The score lowered: equation (1), or the extended BIC (n log variance left + the arcs' cost).
+    criterion_ : float
+        The criterion's value: equation (1), or the extended BIC (n log variance left + the cost
+        of the arcs).
     weights_ : csc_array of shape (d, d)
         Its weights, ``W[i, j]`` for the arc i → j: those of the lasso, or for "bic" of plain least
         squares on the parents.
@@ -155,7 +140,7 @@ class OrderSearch(Learner):
 
     Standardised data has lost the variances; what is left is what the BIC reads.
 
-    >>> model = OrderSearch(score="bic").fit(simulate.standardise(X))
+    >>> model = OrderSearch(criterion="bic").fit(simulate.standardise(X))
     >>> metrics.shd_cpdag(model.dag_, truth) < 10
     True
     """
@@ -166,7 +151,7 @@ class OrderSearch(Learner):
             "a number >= 0, or 'bic'",
             lambda v: (isinstance(v, str) and v == "bic") or Number(0, 1e300).allows(v),
         ),
-        "score": OneOf("least_squares", "bic"),
+        "criterion": OneOf("least_squares", "bic"),
         "start": Checked(
             f"one of {', '.join(map(repr, _STARTS))}, a DAG, a sparse matrix, or a list of these",
             _is_start,
@@ -192,7 +177,7 @@ class OrderSearch(Learner):
         self,
         lambda1: float | str = 0.1,
         *,
-        score: str = "least_squares",
+        criterion: str = "least_squares",
         start: Any = "auto",
         gamma: float | str = "auto",
         penalty: float | str = 1.0,
@@ -210,7 +195,7 @@ class OrderSearch(Learner):
         verbose: bool | int = False,
     ) -> None:
         self.lambda1 = lambda1
-        self.score = score
+        self.criterion = criterion
         self.start = start
         self.gamma = gamma
         self.penalty = penalty
@@ -227,20 +212,6 @@ class OrderSearch(Learner):
         self.memory_limit = memory_limit
         self.verbose = verbose
 
-    @property
-    def score(self) -> Any:
-        """What is lowered; called with samples, their mean Gaussian log-likelihood."""
-        word = self.__dict__["score"]
-        if isinstance(word, _ScoreWord):
-            word.owner = self
-        return word
-
-    @score.setter
-    def score(self, value: Any) -> None:
-        if isinstance(value, str) and not isinstance(value, _ScoreWord):
-            value = _ScoreWord(value)
-        self.__dict__["score"] = value
-
     def _penalty(self) -> float:
         return 0.1 if isinstance(self.lambda1, str) else float(self.lambda1)
 
@@ -251,12 +222,12 @@ class OrderSearch(Learner):
         return self.candidates == "correlated"
 
     def _hold(self, d: int, only_moments: bool) -> bool | None:
-        if self.score == "least_squares" and self._confined(d):
+        if self.criterion == "least_squares" and self._confined(d):
             return only_moments  # each column reads few correlations
         return None
 
     def _workspace(self, n: int, d: int, hold: bool) -> int:
-        if self.score == "bic":
+        if self.criterion == "bic":
             return insertion_memory(n, d)
         arcs = 0 if self._confined(d) else super()._workspace(n, d, hold)
         return arcs + orders.least_variance_memory(n, d, hold)
@@ -265,12 +236,13 @@ class OrderSearch(Learner):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.score != "bic" and isinstance(self.penalty, str):
+        if self.criterion != "bic" and isinstance(self.penalty, str):
             raise ParameterError(
-                "penalty='auto' goes with score='bic'. Got score='least_squares': give a number."
+                "penalty='auto' goes with criterion='bic'. Got criterion='least_squares': give a "
+                "number."
             )
         endless = self.restarts is None and self.time_limit is None and self.max_iter is None
-        if self.score == "bic" and endless:
+        if self.criterion == "bic" and endless:
             raise ParameterError(
                 "restarts=None goes on until the time limit. Got time_limit=None: set one, or "
                 "give a number of restarts."
@@ -280,7 +252,7 @@ class OrderSearch(Learner):
         self.penalty_ = 1.0 if isinstance(self.penalty, str) else float(self.penalty)
         search: InsertionSearch | LeastSquaresSearch | None = None
         try:
-            if self.score == "least_squares":
+            if self.criterion == "least_squares":
                 search = LeastSquaresSearch(self, run)
                 search.work()
                 return
@@ -318,7 +290,7 @@ class OrderSearch(Learner):
     def _finish(self, run: Run) -> None:
         super()._finish(run)
         self.lambda1_ = run.lambda1
-        if self.score == "bic":
+        if self.criterion == "bic":
             arcs = sp.csc_array(self.weights_ != 0)
             loose = sp.csc_array(self._loose.multiply(arcs))
             self.cpdag_ = sp.csc_array(arcs.astype(np.int8) + loose.T.astype(np.int8))
@@ -329,11 +301,11 @@ class OrderSearch(Learner):
             share = self.noise_variances_ * run.gram.inverse_sd**2
             cost = arc_penalty(run.gram.n_samples, run.gram.d, self.gamma, self.penalty_)
             live = run.gram.sd > 0
-            self.score_ = float(
+            self.criterion_ = float(
                 run.gram.n_samples * np.log(share[live]).sum() + cost * self.weights_.nnz
             )
         else:
-            self.score_ = self.objective_
+            self.criterion_ = self.objective_
 
     def _orders(
         self, run: Run, words: Sequence[str], support: Any = None
@@ -353,7 +325,7 @@ class OrderSearch(Learner):
             weights = self._start_weights(run.data, start, "start")
             assert weights is not None
             order = _order_of(weights)
-            if self.score == "least_squares" and topological_order(weights) is not None:
+            if self.criterion == "least_squares" and topological_order(weights) is not None:
                 run.offer(weights, order)  # the answer, should time be up at once
             return order
         if start == "least_variance":

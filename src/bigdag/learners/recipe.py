@@ -44,7 +44,7 @@ class Outcome:
     status, n_iter, seconds, objective, lambda1
         Of the last stage, but the iterations and the seconds of all.
     extended_bic : float or None
-        The score of a last stage that lowers it.
+        Its value, where the last stage lowers it.
     refit_gain : float or None
         What the refit of a last stage with one lowered.
     first : dict or None
@@ -81,7 +81,7 @@ class Recipe:
     bic : dict
         ``gamma``, ``penalty`` and ``restarts`` of the extended BIC, where they were given.
     search : {"least_squares", "bic"} or None
-        The score of the search over orders after the method.
+        The criterion of the search over orders after the method.
     threshold : float, "auto" or None
         What :meth:`cut` leaves out.
 
@@ -106,7 +106,8 @@ class Recipe:
             able = [row.word for row in methods.METHODS.values() if _chooses_lambda1(row)]
             raise ParameterError(
                 f"The method {self.method.word!r} cannot choose lambda1 from the data. Methods "
-                f"that can: {', '.join(able)}. So does --search with --search-score least_squares."
+                f"that can: {', '.join(able)}. So does --search with --search-criterion "
+                "least_squares."
             )
         if isinstance(self.threshold, float):
             DAG([[0.0]]).threshold(self.threshold)
@@ -183,25 +184,25 @@ class Recipe:
 
     # -------------------------------------------------------------- inside
 
-    def scored_by_bic(self) -> bool:
+    def searches_by_bic(self) -> bool:
         """Tell whether the answer is that of a search by the extended BIC."""
-        return "bic" in (self.search, self.method.fixed.get("score"))
+        return "bic" in (self.search, self.method.fixed.get("criterion"))
 
     def _check_bic(self) -> None:
         """Refuse options of the extended BIC where nothing reads them."""
-        if "restarts" in self.bic and not self.scored_by_bic():
+        if "restarts" in self.bic and not self.searches_by_bic():
             raise ParameterError(
-                "--restarts goes with --method order-search-bic or --search-score bic."
+                "--restarts goes with --method order-search-bic or --search-criterion bic."
             )
-        if self.bic.get("penalty") == "auto" and not self.scored_by_bic():
+        if self.bic.get("penalty") == "auto" and not self.searches_by_bic():
             raise ParameterError(
-                "--penalty auto goes with --method order-search-bic or --search-score bic."
+                "--penalty auto goes with --method order-search-bic or --search-criterion bic."
             )
         read = self.parameters.get("lambda1") == "bic" or self.threshold == "auto"
-        if self.bic.keys() & {"gamma", "penalty"} and not (read or self.scored_by_bic()):
+        if self.bic.keys() & {"gamma", "penalty"} and not (read or self.searches_by_bic()):
             raise ParameterError(
                 "--gamma and --penalty are of the extended BIC. They go with --method "
-                "order-search-bic, --search-score bic, --lambda1 bic or --threshold auto."
+                "order-search-bic, --search-criterion bic, --lambda1 bic or --threshold auto."
             )
 
     def _lambda1_is_left_to_the_search(self) -> bool | None:
@@ -219,15 +220,15 @@ class Recipe:
 
     def _of_the_search(self) -> dict[str, Any]:
         if self.search is None:
-            return self.bic | {"score": "bic"}  # a threshold may read it
+            return self.bic | {"criterion": "bic"}  # a threshold may read it
         names = ("lambda1", *_SHARED)
         shared = {name: self.parameters[name] for name in names if name in self.parameters}
-        return shared | self.bic | {"score": self.search}
+        return shared | self.bic | {"criterion": self.search}
 
 
 def _chooses_lambda1(method: Method) -> bool:
     """Tell whether a method reads lambda1 and can choose it; the extended BIC has none."""
-    return method.allows("lambda1", "bic") and method.fixed.get("score") != "bic"
+    return method.allows("lambda1", "bic") and method.fixed.get("criterion") != "bic"
 
 
 def _fitted(learner: Learner, data: Dataset) -> Learner:
@@ -241,11 +242,11 @@ def _fitted(learner: Learner, data: Dataset) -> Learner:
 
 
 def _outcome(learner: Learner, seconds: float) -> Outcome:
-    by_bic = getattr(learner, "score", None) == "bic"
+    by_bic = getattr(learner, "criterion", None) == "bic"
     return Outcome(
         learner.dag_, learner.status_, learner.n_iter_, seconds, learner.objective_,
         getattr(learner, "lambda1_", None) or learner._penalty(),
-        getattr(learner, "score_", None) if by_bic else None,
+        getattr(learner, "criterion_", None) if by_bic else None,
         getattr(learner, "penalty_", None) if by_bic else None,
         getattr(learner, "refit_gain_", None),
     )  # fmt: skip
