@@ -385,13 +385,15 @@ class LearnerContract:
 
             with deadline_at_look(None if end else 1, after_step=2):
                 model = self.learner(callback=at_the_second_step, random_state=0)
+                torn = False
                 try:
                     model.fit(X)
                 except KeyboardInterrupt:
-                    assert model.status_ == "interrupted"
+                    torn = True
             answers.append(self.check(model))
-        if answers[0].status_ == "interrupted":
-            assert answers[1].status_ == "time_limit"
+            assert torn == (end is not None and model.n_iter_ >= 2)
+        if answers[0].n_iter_ >= 2:
+            assert answers[0].status_ == "interrupted"
         assert answers[0].dag_ == answers[1].dag_
 
     def test_a_deadline_at_any_look_at_the_clock(self, monkeypatch):

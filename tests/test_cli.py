@@ -377,14 +377,12 @@ def test_lambda1_is_chosen_from_the_data(world):
     train = world / "train.parquet"
     words = ["--lambda1", "bic", "--gamma", 0.5]
     report = bigdag_json("fit", train, "--method", "order-search", *words, "--out", "a.npz")
-    model = OrderSearch(criterion="bic", gamma=0.5).fit(read_table(train))
+    model = OrderSearch("bic", gamma=0.5).fit(read_table(train))
     assert report["lambda1"] == model.lambda1_
     assert DAG.load("a.npz") == model.dag_
     bigdag_("fit", train, "--quiet", "--out", "start.npz")
     report = bigdag_json("fit", train, "--search", *words, "--out", "b.npz")
-    model = OrderSearch(criterion="bic", gamma=0.5, start=DAG.load("start.npz")).fit(
-        read_table(train)
-    )
+    model = OrderSearch("bic", gamma=0.5, start=DAG.load("start.npz")).fit(read_table(train))
     assert report["lambda1"] == model.lambda1_
     assert DAG.load("b.npz") == model.dag_
     stdout, _ = bigdag_("fit", train, "--search", *words, "--out", "c.npz")
@@ -847,7 +845,7 @@ def test_odd_tables_that_work():
         (["--lambda1", "bic", "--search", "--search-criterion", "bic"], "cannot choose lambda1"),
         (["--method", "order-search-bic", "--lambda1", "bic"], "cannot choose lambda1"),
         (["--search-criterion", "bic"], "--search-criterion goes with --search."),
-        (["--search", "--search-criterion", "aic"], "score must be one of 'least_squares', 'bic'"),
+        (["--search", "--search-criterion", "aic"], "criterion must be one of 'least_squares'"),
         (["--gamma", "0.5"], "--gamma and --penalty are of the extended BIC. They go with "
          "--method order-search-bic, --search-criterion bic, --lambda1 bic or --threshold auto."),
         (["--method", "order-search", "--penalty", "2"], "are of the extended BIC"),

@@ -42,7 +42,7 @@ class TestBIC(LearnerContract):
     make = staticmethod(lambda: OrderSearch(criterion="bic"))
 
     def worth(self, run):
-        gram = run.gram
+        gram = Gram(run.data)  # that of the run may be released
         share = 2 * losses(gram, run.best_weights) * gram.inverse_sd**2
         cost = arc_penalty(gram.n_samples, gram.d) * run.best_weights.nnz
         return float(gram.n_samples * np.log(np.maximum(share, 1e-12)).sum() + cost)
@@ -576,7 +576,7 @@ def test_the_chosen_penalty_is_the_likeliest_of_its_path():
     kept = np.setdiff1d(np.arange(200), held)
     path = 8 * 2 ** (-np.arange(12) / 2)
     likelihoods = [
-        OrderSearch(criterion="bic", penalty=p, start=start_of(X)).fit(X[kept]).criterion(X[held])
+        OrderSearch(criterion="bic", penalty=p, start=start_of(X)).fit(X[kept]).score(X[held])
         for p in path
     ]
     assert model.penalty_ == pytest.approx(path[np.argmax(likelihoods)])

@@ -13,6 +13,7 @@ import hashlib
 import logging
 import os
 import pickle
+import re
 import shutil
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import llvmlite
 import numba
 from numba.core import compiler, event, serialize
 
@@ -35,6 +37,7 @@ _pack: Any = serialize.dumps
 _listen: Any = event.register
 _UNUSED_DAYS = 30  # after which compiled code of other versions is removed
 _DIGEST_BYTES = 32
+_NAME_OF_A_FOLDER = re.compile("[0-9a-f]{16}")
 
 
 def kernel(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -64,6 +67,7 @@ def kernel(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
         return lambda function: kernel(function, **options)
     compiled = numba.njit(nogil=True, **options)(function)
     if hasattr(compiled, "_cache") and _is_ours(function):
+        _key()  # of the sources as they are now, while they are imported
         compiled._cache = _KernelCache(function)
     return compiled
 
@@ -86,7 +90,9 @@ def _cache_folder() -> Path:
     for parent in (*_wanted_parents(), None):
         try:
             folder = (_temporary_parent() if parent is None else parent) / key
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            _refuse_foreign(folder)
             with tempfile.TemporaryFile(dir=folder):
                 pass
         except OSError:
@@ -99,7 +105,7 @@ def _cache_folder() -> Path:
 
 def _wanted_parents() -> list[Path]:
     parents = [
-        Path(given) / "bigdag"
+        Path(given) / "bigdag" / "compiled"
         for name in ("BIGDAG_CACHE_DIR", "NUMBA_CACHE_DIR")
         if (given := os.environ.get(name))
     ]
@@ -123,23 +129,37 @@ def _temporary_parent() -> Path:
     user = os.getuid() if hasattr(os, "getuid") else "user"
     folder = Path(tempfile.gettempdir(), f"bigdag-compiled-{user}")
     folder.mkdir(mode=0o700, exist_ok=True)
-    about = folder.lstat()
-    if hasattr(os, "getuid") and (about.st_uid != os.getuid() or about.st_mode & 0o077):
-        raise PermissionError(f"{folder} belongs to somebody else")
+    _refuse_foreign(folder)
     return folder
 
 
+def _refuse_foreign(folder: Path) -> None:
+    """Refuse a folder in which somebody else may have put code."""
+    about = folder.lstat()
+    if hasattr(os, "getuid") and (about.st_uid != os.getuid() or about.st_mode & 0o022):
+        raise PermissionError(f"{folder} can be written by somebody else")
+
+
 def _remove_unused(parent: Path) -> None:
-    """Remove compiled code that no run has used for a month."""
+    """Remove folders of ours whose compiled code no run has used for a month."""
+    long_ago = time.time() - _UNUSED_DAYS * 86400
     with suppress(OSError):
         for folder in parent.iterdir():
-            if folder.stat().st_mtime < time.time() - _UNUSED_DAYS * 86400:
+            ours = _NAME_OF_A_FOLDER.fullmatch(folder.name) and not folder.is_symlink()
+            if ours and folder.is_dir() and folder.stat().st_mtime < long_ago:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
+@cache
 def _key() -> str:
-    """Return what compiled code depends on: all kernels' sources, numba, Python."""
-    digest = hashlib.sha256(repr((numba.__version__, sys.version_info[:3])).encode())
+    """Return what compiled code depends on, as found when the first kernel was imported."""
+    return _key_of_sources()
+
+
+def _key_of_sources() -> str:
+    """Return a hash of the sources of all kernels, of the compiler and of Python."""
+    versions = numba.__version__, llvmlite.__version__, sys.version, sys.implementation.cache_tag
+    digest = hashlib.sha256(repr(versions).encode())
     package = Path(__file__).parent
     for path in sorted(package.rglob("*.py")):
         source = path.read_bytes()
@@ -182,6 +202,8 @@ class _KernelCache:
         temporary = None
         try:
             if result.lifted or result.library.has_dynamic_globals:
+                return
+            if _key_of_sources() != _key():  # changed since they were imported
                 return
             body = _pack(result._reduce())
             target = self._file(signature, result.target_context)

@@ -91,6 +91,8 @@ def format_bytes(amount: float) -> str:
 def memory_held() -> int:
     """Return the bytes of memory that the process holds now, as seen from outside.
 
+    Where neither Linux nor the package psutil tells, it is the most that the process ever held.
+
     Examples
     --------
     >>> memory_held() > 10 * 2**20
@@ -188,6 +190,13 @@ def _statm() -> tuple[int, int]:
     except (OSError, ValueError):
         pass
     try:
+        import psutil
+
+        about = psutil.Process().memory_info()
+        return int(about.vms), int(about.rss)
+    except ImportError:
+        pass
+    try:
         import resource
         import sys
 
@@ -203,6 +212,12 @@ def _free_in_machine() -> int:
         with open("/proc/meminfo", encoding="ascii") as lines:
             return next(int(line.split()[1]) * 1024 for line in lines if "MemAvailable" in line)
     except (OSError, StopIteration):
+        pass
+    try:
+        import psutil
+
+        return int(psutil.virtual_memory().available)
+    except ImportError:
         pass
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
@@ -283,15 +298,15 @@ def n_threads(n_jobs: int | None) -> int:
 class SharedLimit:
     """A number of threads of the whole process that several fits at once may want to set.
 
-    Each use sets the least number that is wanted at the time; when the last one ends, the number
-    is what it was before the first.
+    Each use sets the least number that is wanted at the time, and never more than held before the
+    first; when the last one ends, the number is what it was.
 
     Parameters
     ----------
     get : callable
-        Returns what is to be restored.
+        Returns what is to be restored: a number, or a list of them.
     put : callable
-        Sets a number of threads.
+        Sets a number of threads, for each of those.
     restore : callable
         Sets what `get` returned.
 
@@ -322,16 +337,25 @@ class SharedLimit:
             if not self._wanted:
                 self._before = self._get()
             self._wanted.append(n)
-            self._put(min(self._wanted))
         try:
+            self._set()
             yield
         finally:
             with self._lock:
                 self._wanted.remove(n)
-                if self._wanted:
-                    self._put(min(self._wanted))
-                else:
-                    self._restore(self._before)
+            self._set()
+
+    @property
+    def before(self) -> Any:
+        """What is restored at the end."""
+        return self._before
+
+    def _set(self) -> None:
+        with self._lock:
+            if self._wanted:
+                self._put(min(self._wanted))
+            else:
+                self._restore(self._before)
 
 
 def _libraries() -> list[Any]:
@@ -345,8 +369,8 @@ _found: list[Any] | None = None
 
 
 def _put_blas(n: int) -> None:
-    for library in _libraries():
-        library.set_num_threads(n)
+    for library, before in zip(_libraries(), blas_threads.before):
+        library.set_num_threads(min(n, before))
 
 
 def _restore_blas(before: list[int]) -> None:

@@ -196,11 +196,11 @@ class Output:
     def _places(self) -> Iterator[Path]:
         """Yield where to write: the path, a free name beside it, a name in the temporary folder."""
         yield self.path
-        stem, suffix = self.path.stem, self.path.suffix
-        names = (f"{stem}.saved-{k}{suffix}" for k in range(1, _FREE_NAMES))
+        name = self.path if self.path.name else Path(os.path.abspath(self.path))
+        stem, suffix = name.stem, name.suffix
+        beside = (name.with_name(f"{stem}.saved-{k}{suffix}") for k in range(1, _FREE_NAMES))
         with suppress(OSError):
-            free = (name for name in names if not os.path.lexists(self.path.with_name(name)))
-            yield self.path.with_name(next(free))
+            yield next(path for path in beside if not os.path.lexists(path))
         with suppress(OSError):
             own = Path(tempfile.mkdtemp(prefix="bigdag-"))  # nobody else can write there
             try:
@@ -268,7 +268,7 @@ def _resolved(path: str | os.PathLike[str]) -> Path:
     """Return the path that a link leads to, or the path itself."""
     try:
         if not os.path.islink(path):
-            return Path(path)
+            return Path(os.path.abspath(path))  # so that "." has a name, too
         try:
             return Path(os.path.realpath(path, strict=True))
         except FileNotFoundError:
@@ -288,7 +288,8 @@ def _status(target: Path, path: str | os.PathLike[str]) -> os.stat_result | None
 
 def _check_parent(target: Path, path: str | os.PathLike[str]) -> None:
     if not target.parent.is_dir():
-        raise ParameterError(f"Cannot write {path}: the folder {target.parent} does not exist.")
+        folder = target.parent if os.path.islink(path) else Path(path).parent
+        raise ParameterError(f"Cannot write {path}: the folder {folder} does not exist.")
 
 
 def _kind(mode: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -23,7 +24,8 @@ PACKAGE = Path(bigdag.__file__).parent
 
 def python(code: str, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
     """Run code in a process whose home and cache are in a folder."""
-    clean = {k: v for k, v in os.environ.items() if k not in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR")}
+    chosen = ("BIGDAG_CACHE_DIR", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME")
+    clean = {name: value for name, value in os.environ.items() if name not in chosen}
     return subprocess.run(
         [sys.executable, "-c", code],
         env={**clean, "HOME": str(folder), "PYTHONPATH": str(PACKAGE.parent), **env},
@@ -89,21 +91,35 @@ def test_the_folder_can_be_chosen(tmp_path, name, monkeypatch):
     assert folder.name == compiled._key()
 
 
-def test_the_key_depends_on_every_kernel_and_on_numba(tmp_path, monkeypatch):
+def test_the_key_depends_on_every_kernel_and_on_the_compiler(tmp_path, monkeypatch):
     copy = tmp_path / "bigdag"
     copy.mkdir()
     (copy / "compiled.py").write_text("")
     (copy / "one.py").write_text("@kernel\ndef f(x):\n    return x\n")
     (copy / "other.py").write_text("nothing compiled here")
     monkeypatch.setattr(compiled, "__file__", str(copy / "compiled.py"))
-    before = compiled._key()
+    before = compiled._key_of_sources()
     (copy / "other.py").write_text("nothing compiled here, either")
-    assert compiled._key() == before
+    assert compiled._key_of_sources() == before
     (copy / "one.py").write_text("@kernel\ndef f(x):\n    return x + 1\n")
-    changed = compiled._key()
-    assert changed != before
-    monkeypatch.setattr("numba.__version__", "999")
-    assert compiled._key() not in (before, changed)
+    keys = {before, compiled._key_of_sources()}
+    for package in ("numba", "llvmlite"):
+        monkeypatch.setattr(f"{package}.__version__", "999")
+        keys.add(compiled._key_of_sources())
+    assert len(keys) == 4
+
+
+def test_code_of_sources_that_have_changed_since_is_not_kept(tmp_path):
+    """A process that runs while bigdag is updated must not leave old code under the new key."""
+    copy = tmp_path / "src" / "bigdag"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "experiments"))
+    change = (
+        f"import pathlib; p = pathlib.Path({str(copy / 'graph' / 'acyclic.py')!r}); "
+        "p.write_text(p.read_text() + '\\n'); "
+    )
+    done = python(RANK.replace("print", change + "print"), tmp_path, PYTHONPATH=str(copy.parent))
+    assert (done.stdout, done.stderr) == ("True\n", "")
+    assert entries(tmp_path / ".cache") == []
 
 
 def test_every_compiled_function_uses_this_cache():
@@ -112,13 +128,26 @@ def test_every_compiled_function_uses_this_cache():
             assert "njit" not in path.read_text(), path
 
 
-def test_code_of_other_versions_is_removed_when_it_is_old(tmp_path):
-    old, new = tmp_path / "old", tmp_path / "new"
-    old.mkdir()
-    new.mkdir()
-    os.utime(old, (0, 0))
+def test_only_old_folders_of_ours_are_removed(tmp_path):
+    names = ["0123456789abcdef", "fedcba9876543210", "docs", "0123456789ABCDEF", "file", "link"]
+    mine, fresh, foreign, other, file, link = (tmp_path / name for name in names)
+    for folder in (mine, fresh, foreign, other):
+        folder.mkdir()
+        (folder / "content").write_text("")
+    file.write_text("")
+    link.symlink_to(foreign)
+    for path in (mine, foreign, other, file):
+        os.utime(path, (0, 0))
     compiled._remove_unused(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])
+
+
+def test_a_cache_that_others_can_write_is_not_used(tmp_path, monkeypatch):
+    chosen = tmp_path / "bigdag" / "compiled" / compiled._key()
+    chosen.mkdir(parents=True)
+    chosen.chmod(0o777)
+    monkeypatch.setenv("BIGDAG_CACHE_DIR", str(tmp_path))
+    assert compiled._cache_folder.__wrapped__() != chosen
 
 
 def test_compiling_is_not_part_of_the_time():

@@ -47,8 +47,9 @@ from bigdag.errors import BigdagError, ParameterError
 from bigdag.interrupts import interruptible
 
 if TYPE_CHECKING:
+    from bigdag.data.dataset import Dataset
     from bigdag.graph.dag import DAG
-    from bigdag.learners.recipe import Outcome
+    from bigdag.learners.recipe import Outcome, Recipe
 
 
 @app.command(
@@ -124,14 +125,16 @@ def fit(
         progress.phase("reading")
         limit = given.get("memory_limit")
         raw = read(table, header, row_labels, limit, covariance, n_samples)
-        data = standardised(raw) if standardise else raw
+        data = standardised(raw, limit) if standardise else raw
+        if not check_units:
+            del raw  # the table is held once
         progress.phase("preparing")
         with interruptible():  # from here on a signal ends the fit, and what it has is written
             found = recipe.follow(data, progress.callback)
-            dag = recipe.cut(found, data)
+            dag, uncut = _cut(recipe, found, data)
             _refuse_nothing(found, dag, out)
             out = output.write(graph_writer(out, dag._graph(), safe_csv))
-            if check_units and not found.failed:
+            if check_units and not (found.failed or found.trouble or uncut):
                 agreement = compare_units(recipe, raw, dag, standardise, progress.callback)
     report = {
         "table": table, "out": out, "method": chosen.word,
@@ -151,7 +154,15 @@ def fit(
         print_json(report)
     elif not quiet:
         display.show_fit(report)
-    fail_if(output.trouble, _ended_early(found.failed, agreement, out))
+    fail_if(output.trouble, found.trouble, uncut, _ended_early(found.failed, agreement, out))
+
+
+def _cut(recipe: Recipe, found: Outcome, data: Dataset) -> tuple[DAG, str | None]:
+    """Return the DAG above the threshold; where that cannot be told, all of it and why."""
+    try:
+        return recipe.cut(found, data), None
+    except (BigdagError, MemoryError) as error:
+        return found.dag, f"The threshold could not be applied, and all arcs are kept: {error}"
 
 
 def _refuse_nothing(found: Outcome, dag: DAG, out: Path) -> None:

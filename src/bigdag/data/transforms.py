@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bigdag.data.dataset import Dataset, as_dataset
-from bigdag.errors import DataError, DataWarning
+from bigdag.data.dataset import Dataset
+from bigdag.errors import DataError
+from bigdag.resources import require_memory
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["deviations", "standardise", "standardised"]
+
+_BLOCK = 2**20  # values worked on at a time
 
 
 def standardise(X: ArrayLike) -> NDArray[np.float64]:
@@ -41,6 +44,14 @@ def standardise(X: ArrayLike) -> NDArray[np.float64]:
             f"standardise needs a table of n rows and d columns, both at least 1. "
             f"Got an array of shape {table.shape} instead."
         )
+    step = max(1, _BLOCK // len(table))
+    for a in range(0, table.shape[1], step):
+        _standardise(table[:, a : a + step])
+    return table
+
+
+def _standardise(table: NDArray[np.float64]) -> None:
+    """Standardise columns in place."""
     low, high = table.min(axis=0), table.max(axis=0)
     if not np.isfinite([low, high]).all():
         raise DataError("standardise needs finite numbers. The table holds NaN or infinity.")
@@ -51,7 +62,6 @@ def standardise(X: ArrayLike) -> NDArray[np.float64]:
     table -= table.mean(axis=0)
     table /= np.where(varies, np.sqrt(np.mean(np.square(table), axis=0)), 1.0)
     table[:, ~varies] = 0.0
-    return table
 
 
 def deviations(data: Dataset) -> NDArray[np.float64]:
@@ -62,23 +72,36 @@ def deviations(data: Dataset) -> NDArray[np.float64]:
     return np.sqrt(np.einsum("ij,ij->j", data.X, data.X) / data.n_samples)
 
 
-def standardised(data: Dataset) -> Dataset:
+def standardised(data: Dataset, memory_limit: float | str | None = None) -> Dataset:
     """Return the data with each column scaled to variance 1; a constant one stays as it is.
+
+    Parameters
+    ----------
+    data : Dataset
+        Samples, or a covariance matrix.
+    memory_limit : float or str, optional
+        Bytes that the whole process may hold; the copy is refused where it would not fit.
 
     Examples
     --------
+    >>> from bigdag.data import as_dataset
     >>> standardised(as_dataset([[0.0, 10.0], [2.0, 30.0]])).X
     array([[-1., -1.],
            [ 1.,  1.]])
     """
-    names = data.names if data.named else None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # of constant columns: said already
-        if data.X is not None:
-            return as_dataset(standardise(data.X), names)
-        sd = deviations(data)
-        inverse = np.divide(1.0, sd, out=np.zeros_like(sd), where=sd > 0)
-        assert data.covariance is not None
-        S = data.covariance * inverse[:, None] * inverse
-        np.fill_diagonal(S, sd > 0)
-        return Dataset.from_covariance(S, data.n_samples, names)
+    values = data.covariance if data.X is None else data.X
+    assert values is not None
+    require_memory(
+        values.nbytes, "Standardising the table", "Use fewer columns, or raise it.", memory_limit
+    )
+    if data.X is not None:
+        X = standardise(data.X)
+        X.flags.writeable = False
+        return replace(data, X=X, mean=np.zeros(data.n_features))
+    sd = deviations(data)
+    inverse = np.divide(1.0, sd, out=np.zeros_like(sd), where=sd > 0)
+    S = values * inverse[:, None]
+    S *= inverse
+    np.fill_diagonal(S, sd > 0)
+    S.flags.writeable = False
+    return replace(data, covariance=S)

@@ -199,6 +199,10 @@ class Gram:
     def _pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self.n_jobs, thread_name_prefix="bigdag")
 
+    def release(self) -> None:
+        """Let go of the correlations and the samples, also where something still holds the Gram."""
+        self.C = self.Z = None
+
     def close(self) -> None:
         """End the threads for good; what is asked for later is computed by the caller's own."""
         self._closed = True

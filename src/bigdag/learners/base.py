@@ -114,6 +114,8 @@ class Learner(BaseEstimator):
             self._prepare()
             with interruptible() as interrupt:
                 torn = self._learn_from(data, interrupt)
+                if interrupt.asked:
+                    self.status_ = "interrupted"
         except BaseException:  # the fit succeeds whole, or leaves the estimator as it was
             self.__dict__.clear()
             self.__dict__.update(before)
@@ -136,6 +138,7 @@ class Learner(BaseEstimator):
             self._finish(run)
         finally:
             run.gram.close()
+            run.gram.release()
         return torn
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002

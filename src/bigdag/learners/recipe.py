@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from bigdag.compiled import Stopwatch
 from bigdag.engine.gram import Gram
-from bigdag.errors import ParameterError, missing_extra
+from bigdag.errors import BigdagError, ParameterError, missing_extra
 from bigdag.graph.dag import DAG
 from bigdag.learners import methods
 from bigdag.learners.order_search import OrderSearch
@@ -49,6 +49,8 @@ class Outcome:
         What the refit of a last stage with one lowered.
     first : dict or None
         How the method ended that a search came after.
+    trouble : str or None
+        Why the search after the method could not be made; the answer is then the method's.
     """
 
     dag: DAG
@@ -61,6 +63,7 @@ class Outcome:
     penalty: float | None = None
     refit_gain: float | None = None
     first: dict[str, Any] | None = None
+    trouble: str | None = None
 
     @property
     def failed(self) -> str | None:
@@ -148,7 +151,10 @@ class Recipe:
         more = {"start": first.dag, "time_limit": left, "callback": callback}
         if isinstance(self.parameters.get("lambda1"), str):
             more["lambda1"] = "bic" if self._lambda1_is_left_to_the_search() else first.lambda1
-        search = _fitted(OrderSearch(**self._of_the_search() | more), data)
+        try:
+            search = _fitted(OrderSearch(**self._of_the_search() | more), data)
+        except (BigdagError, MemoryError) as error:  # the method's answer is not lost for that
+            return replace(first, first=ended, trouble=f"The search after it failed: {error}")
         last = _outcome(search, watch.seconds)
         last = replace(last, n_iter=first.n_iter + last.n_iter, first=ended)
         # Equation (1) of the method's answer with the lambda1 of the search: a search that ends
