@@ -363,7 +363,7 @@ def parent_aid(estimate: Graph, truth: Graph) -> float:
     try:
         import gadjid
     except ImportError:
-        raise missing_extra("gadjid", "test", "parent_aid") from None
+        raise missing_extra("gadjid", "distances", "parent_aid") from None
     dag, true = matched_dags(estimate, truth)
     if true.n_nodes < 2:
         return 0.0
