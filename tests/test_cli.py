@@ -252,7 +252,7 @@ def test_quiet_says_nothing_and_the_summary_says_what_matters():
     stdout, stderr = bigdag_("fit", "t.csv", "--force")
     assert stderr == ""
     for words in (
-        "60 samples of 4 variables", "converged", "objective", "Strongest arcs", "larger variance",
+        "60 samples of 4 variables", "converged", "loss", "Strongest arcs", "larger variance",
         "depends on the units", "Written to t.dag.parquet",
     ):  # fmt: skip
         assert words in stdout
@@ -712,7 +712,7 @@ def test_ctrl_c_on_a_terminal(tmp_path):
     assert process.returncode == 1
     assert json.loads(stdout)["status"] == "interrupted"
     assert DAG.load("t.dag.parquet").n_arcs == 1
-    for words in (b"slowly", b"iteration", b"objective 1", b"1 arcs", b"left", b"was interrupted"):
+    for words in (b"slowly", b"iteration", b"loss 1", b"1 arcs", b"left", b"was interrupted"):
         assert words in seen
 
 

@@ -85,9 +85,9 @@ def test_finds_the_graph():
 
 def test_defaults_and_phases_follow_the_noise():
     X = table()
-    assert GOLEM("EV")._penalty() == 0.02
-    assert GOLEM("NV")._penalty() == 0.002
-    assert GOLEM("NV", lambda1=0.5)._penalty() == 0.5
+    assert GOLEM("EV")._own_lambda1() == 0.02
+    assert GOLEM("NV")._own_lambda1() == 0.002
+    assert GOLEM("NV", lambda1=0.5)._own_lambda1() == 0.5
     assert set(GOLEM(max_iter=10).fit(X).history_.phase) == {"start", "ev"}
     phases = GOLEM("NV", max_iter=10).fit(X).history_.phase
     assert (phases == "ev").sum() == (phases == "nv").sum() == 5

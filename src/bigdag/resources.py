@@ -34,6 +34,7 @@ __all__ = [
 
 _UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 _UNITS |= {unit[0] + "IB": size for unit, size in _UNITS.items()}
+_ADDRESSES_OF_A_THREAD = 128 * 2**20  # that its stack, its heap and its BLAS reserve
 _SHARE = 0.8  # of the memory that is free, which a fit may take unless it is told otherwise
 
 
@@ -236,7 +237,9 @@ def _free_address_space() -> int | None:
     except ImportError:
         return None
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return None if soft == resource.RLIM_INFINITY else soft - _statm()[0]
+    if soft == resource.RLIM_INFINITY:
+        return None
+    return soft - _statm()[0] - _ADDRESSES_OF_A_THREAD * n_threads(None)
 
 
 def _cgroups(

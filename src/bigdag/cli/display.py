@@ -149,8 +149,7 @@ class FitProgress:
             total=None if share is None else 1.0,
             completed=share or 0.0,
             numbers=(
-                f"iteration {state.iteration:,}  objective {state.objective:.6g}  "
-                f"{state.arcs:,} arcs"
+                f"iteration {state.iteration:,}  loss {state.objective:.6g}  {state.arcs:,} arcs"
             ),
             left="" if left is None else f"at most {_duration(left)} left",
         )
@@ -262,12 +261,12 @@ def _how(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield (
             "search",
             f"over orders by {_SCORES[report['search']]}, from {before['n_arcs']:,} arcs with the "
-            f"objective {before['objective']:.6g}, which took {_duration(before['seconds'])}",
+            f"loss {before['objective']:.6g}, which took {_duration(before['seconds'])}",
         )
     yield "status", f"{_STATUS[report['status']]}, {report['n_iter']:,} iterations"
     refit = report["refit_gain"]
     gain = f" (the refit on the order lowered it by {refit:.3g})" if refit else ""
-    yield "objective", f"{report['objective']:.6g}{gain}"
+    yield "loss", f"{report['objective']:.6g}{gain}; least squares and lambda1·‖W‖₁, equation (1)"
     if report["extended_bic"] is not None:
         yield "extended BIC", f"{report['extended_bic']:.6g}"
     if report["parameters"].get("lambda1") == "bic":

@@ -51,7 +51,8 @@ class _Words(TyperGroup):
                 words = isinstance(error, ParameterError | OutputExistsError)
                 raise typer.Exit(2 if words else 1) from None
             except MemoryError as error:
-                display.show_error(f"The memory is used up: {error}. Use fewer variables.")
+                why = f" ({error})" if str(error) else ""
+                display.show_error(f"The memory is used up{why}. Use fewer variables.")
                 raise typer.Exit(1) from None
             except _REFUSED_WORDS as error:
                 error.message = printable(error.message)  # type: ignore[attr-defined]

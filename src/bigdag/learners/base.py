@@ -173,7 +173,7 @@ class Learner(BaseEstimator):
             if not allowed.allows(given):
                 raise ParameterError(f"{name} must be {allowed}. Got {given!r} instead.")
 
-    def _penalty(self) -> float:
+    def _own_lambda1(self) -> float:
         """Return the lambda1 of equation (1)."""
         return float(self.lambda1)
 

@@ -156,9 +156,9 @@ class GD(Learner):
 
     def _begin(self, run: Run) -> sp.csc_array | None:
         """Return weights to take the first order from, or None if the fit has to stop."""
-        if run.start is not None:
-            run.start.sort_indices()  # so that the order of the given variables rounds nothing
-            return run.start
+        if run.warm_start is not None:
+            run.warm_start.sort_indices()  # so that the order of the given variables rounds nothing
+            return run.warm_start
         fit = lasso.solve(run.gram, run.lambda1, stop=run.out_of_time)
         order = greedy_order(fit.weights)
         run.offer(project(fit.weights, order), order)

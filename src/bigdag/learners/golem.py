@@ -184,7 +184,7 @@ class GOLEM(PenalisedLearner):
         self.memory_limit = memory_limit
         self.verbose = verbose
 
-    def _penalty(self, noise: str | None = None) -> float:
+    def _own_lambda1(self, noise: str | None = None) -> float:
         """Return lambda1: as given, or the default of the noise model."""
         return float(_LAMBDA1[noise or self.noise] if self.lambda1 is None else self.lambda1)
 
@@ -193,13 +193,13 @@ class GOLEM(PenalisedLearner):
 
     def _unit(self, run: Run, torch: Any, dtype: Any) -> float:
         # Equal variances share one penalty in the data's units; else each column has its own.
-        idle = self._penalty() * float(run.gram.diag().mean()) if self.noise == "EV" else 0.0
+        idle = self._own_lambda1() * float(run.gram.diag().mean()) if self.noise == "EV" else 0.0
         return unit_of_variances(run, torch, dtype, 0.0, idle)
 
     def _learn(self, run: Run) -> None:
         with self._torch(run) as torch:
             residuals, W = self._begin(run, torch)
-            if self.noise == "NV" and run.start is None:
+            if self.noise == "NV" and run.warm_start is None:
                 W = self._minimise(
                     run, torch, "ev", W, self._loss(run, torch, residuals, "EV"),
                     lambda: self._share_is_over(run),
@@ -215,7 +215,7 @@ class GOLEM(PenalisedLearner):
         unit, sd = residuals.unit, run.gram.sd / math.sqrt(residuals.unit)
         floor = _PERFECT * torch.as_tensor(sd**2, dtype=source.dtype, device=source.device)
         constant = 0.5 * int((floor > 0).sum()) * math.log(unit)
-        lambda1 = self._penalty(noise)
+        lambda1 = self._own_lambda1(noise)
 
         def loss(W: Any) -> tuple[Any, Any]:
             variances, norm = residuals(W), W.abs().sum()

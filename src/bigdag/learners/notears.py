@@ -77,7 +77,7 @@ class PenalisedLearner(TorchLearner):
         from_data = run.data.X is not None and run.data.n_samples < d
         dtype = self._dtype(run, torch, from_data)
         check_dense(d, _MATRICES, dtype.itemsize, self.memory_limit)
-        self.raw_weights_ = sp.csc_array((d, d)) if run.start is None else run.start
+        self.raw_weights_ = sp.csc_array((d, d)) if run.warm_start is None else run.warm_start
         unit = self._unit(run, torch, dtype)
         W = torch.as_tensor(self.raw_weights_.toarray(order="C"), dtype=dtype, device=device)
         if not bool(W.isfinite().all()):
@@ -121,7 +121,7 @@ class PenalisedLearner(TorchLearner):
             answer = acyclic_threshold(self.raw_weights_)[1]
             order = topological_order(answer)
             assert order is not None
-            run.settle(answer, order)
+            run.answer_with(answer, order)
         return kept
 
     def _floor(self, run: Run) -> float:  # noqa: ARG002

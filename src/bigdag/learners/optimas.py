@@ -196,9 +196,9 @@ class OptiMAS(TorchLearner):
         self.refit_gain_ = 0.0
         with self._torch(run) as torch:
             dense = self._is_dense(run, torch)
-            W = sp.csc_array((run.gram.d, run.gram.d)) if run.start is None else run.start
+            W = sp.csc_array((run.gram.d, run.gram.d)) if run.warm_start is None else run.warm_start
             support = W
-            from_lasso = self.start == "lasso" and run.start is None
+            from_lasso = self.start == "lasso" and run.warm_start is None
             if from_lasso or not dense:
                 fit = self._lasso(run, from_lasso)
                 W, support = (fit, fit) if from_lasso else (W, abs(W) + abs(fit))
@@ -215,7 +215,7 @@ class OptiMAS(TorchLearner):
                 )
             descent = self._descent(torch, weights.tensor, weights.equation_1)
             going = run.status == "converged"
-            if going and self.start == "zeros" and run.start is None:
+            if going and self.start == "zeros" and run.warm_start is None:
                 with _projected_if_interrupted(run, lambda: weights.sparse(weights.tensor)):
                     going = self._fit(run, descent, weights)
             self._mas(run, descent, weights, going)

@@ -212,7 +212,7 @@ class OrderSearch(Learner):
         self.memory_limit = memory_limit
         self.verbose = verbose
 
-    def _penalty(self) -> float:
+    def _own_lambda1(self) -> float:
         return 0.1 if isinstance(self.lambda1, str) else float(self.lambda1)
 
     def _confined(self, d: int) -> bool:
@@ -269,7 +269,7 @@ class OrderSearch(Learner):
             search.work()
         finally:  # an interrupt too ends with the best so far, above the threshold
             if search is not None:
-                search.settle()
+                search.hand_over()
             # What the data directed stays directed, also where the threshold cuts an arc.
             self._loose = equivalence.reversible(run.best_weights, run.best_order)
             self._cut(run)
@@ -285,7 +285,7 @@ class OrderSearch(Learner):
             kept = weights.copy()
             kept.data[np.abs(kept.data) <= self.threshold] = 0.0
             kept.eliminate_zeros()
-        run.settle(kept, run.best_order)
+        run.answer_with(kept, run.best_order)
 
     def _finish(self, run: Run) -> None:
         super()._finish(run)
@@ -316,8 +316,8 @@ class OrderSearch(Learner):
         for one in given:
             for word in words if isinstance(one, str) and one == "auto" else [one]:
                 found.append(self._order(run, word, support))
-        if run.start is not None:
-            found.append(_order_of(run.start))
+        if run.warm_start is not None:
+            found.append(_order_of(run.warm_start))
         return found
 
     def _order(self, run: Run, start: Any, support: Any) -> NDArray[np.int64]:

@@ -203,7 +203,7 @@ class ProxiMAS(Learner):
 
     def _sparse(self, run: Run, fit_first: bool) -> bool:
         """Fit by column lassos, then step and project; return whether the pull has held."""
-        W = run.start if run.start is not None else sp.csc_array((run.gram.d, run.gram.d))
+        W = run.warm_start if run.warm_start is not None else sp.csc_array((run.gram.d, run.gram.d))
         if fit_first:
             fit = lasso.solve(
                 run.gram, run.lambda1, start=W, tol=self.tol,
@@ -248,8 +248,8 @@ class ProxiMAS(Learner):
         sd = torch.as_tensor(run.gram.sd, dtype=dtype, device=device)
         S = S * sd[:, None] * sd
         W = torch.zeros_like(S)
-        if run.start is not None:
-            W = torch.as_tensor(run.start.toarray(), dtype=dtype, device=device)
+        if run.warm_start is not None:
+            W = torch.as_tensor(run.warm_start.toarray(), dtype=dtype, device=device)
 
         def sparse(W: Any) -> sp.csc_array:
             return sp.csc_array(W.cpu().numpy().astype(np.float64))

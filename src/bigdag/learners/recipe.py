@@ -251,7 +251,7 @@ def _outcome(learner: Learner, seconds: float) -> Outcome:
     by_bic = getattr(learner, "criterion", None) == "bic"
     return Outcome(
         learner.dag_, learner.status_, learner.n_iter_, seconds, learner.objective_,
-        getattr(learner, "lambda1_", None) or learner._penalty(),
+        getattr(learner, "lambda1_", None) or learner._own_lambda1(),
         getattr(learner, "criterion_", None) if by_bic else None,
         getattr(learner, "penalty_", None) if by_bic else None,
         getattr(learner, "refit_gain_", None),

@@ -94,7 +94,7 @@ class Run:
         self._watch = Stopwatch()
         self._interrupt = Interrupt() if interrupt is None else interrupt
         self.data = data
-        self.lambda1 = learner._penalty()
+        self.lambda1 = learner._own_lambda1()
         self.max_iter: int | None = learner.max_iter
         self.time_limit: float | None = learner.time_limit
         self.status: Status = "converged"
@@ -104,7 +104,7 @@ class Run:
         self._verbose = bool(learner.verbose)
         self._rows: list[tuple[str, int, float, float, int]] = []
         self._last_log = -math.inf
-        self.start = learner._start_weights(data, learner.warm_start_dag)  # refused early
+        self.warm_start = learner._start_weights(data, learner.warm_start_dag)  # refused early
         self.gram = Gram(
             data,
             memory_limit=learner.memory_limit,
@@ -117,9 +117,12 @@ class Run:
         self.best_order = np.arange(self.gram.d)
         self.best_objective = 0.5 * float(self.gram.diag().sum())
         self._record("start", self.best_objective, 0)
-        if self.start is not None and (order := topological_order(self.start)) is not None:
-            self.offer(self.start, order)
-            self._record("start", self.best_objective, self.start.nnz)
+        if (
+            self.warm_start is not None
+            and (order := topological_order(self.warm_start)) is not None
+        ):
+            self.offer(self.warm_start, order)
+            self._record("start", self.best_objective, self.warm_start.nnz)
 
     @property
     def seconds(self) -> float:
@@ -180,7 +183,7 @@ class Run:
         self._best, self.best_order, self.best_objective = weights, order, value
         return True
 
-    def settle(self, weights: sp.csc_array, order: NDArray[np.int64]) -> None:
+    def answer_with(self, weights: sp.csc_array, order: NDArray[np.int64]) -> None:
         """Take the arcs that agree with an order as the answer, whatever their equation (1)."""
         self._best, self.best_order = project(weights, order), order
         self.best_objective = objective.value(self.gram, self._best, self.lambda1)

@@ -128,10 +128,10 @@ class SortRegress(Learner):
         gram = run.gram
         empty = sp.csc_array((gram.d, gram.d))
         if self.order == "empty":
-            run.settle(empty, np.arange(gram.d))
+            run.answer_with(empty, np.arange(gram.d))
             run.step("empty", run.best_objective, 0, lambda: empty)
             return
-        start = empty if run.start is None else run.start
+        start = empty if run.warm_start is None else run.warm_start
         start.sort_indices()  # so that the order of the variables in a file changes no rounding
         if self.order == "lasso_mas":
             free = lasso.solve(gram, run.lambda1, start=start, tol=self.tol, stop=run.out_of_time)
@@ -139,13 +139,13 @@ class SortRegress(Learner):
             value = objective.value(gram, start, run.lambda1)
         order = self._sorted(run, start)
         # From here on the answer is on this order, also where a given graph was better.
-        run.settle(start, order)
+        run.answer_with(start, order)
         if self.order == "lasso_mas" and run.step("fit", value, start.nnz, lambda: free.weights):
             return
         fit = lasso.solve(
             gram, run.lambda1, order=order, start=start, tol=self.tol, stop=run.out_of_time
         )
-        run.settle(fit.weights, order)
+        run.answer_with(fit.weights, order)
         run.step("lasso", run.best_objective, fit.weights.nnz, lambda: fit.weights)
 
     def _sorted(self, run: Run, weights: sp.csc_array) -> NDArray[np.int64]:

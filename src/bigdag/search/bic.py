@@ -97,15 +97,15 @@ class InsertionSearch:
         self._begun = False  # whether the state is more than the empty graph
         self._halted = False
 
-    def settle(self) -> None:
+    def hand_over(self) -> None:
         """Make the present state the answer."""
         if not self._begun:
             return
         weights = least_squares(self.gram, self.problem, self.state)
-        self.run.settle(weights, self.state.order.copy())
+        self.run.answer_with(weights, self.state.order.copy())
 
     def _note(self, phase: str) -> bool:
-        self.settle()
+        self.hand_over()
         run = self.run
         weights = run.best_weights
         return run.step(self.phase or phase, run.best_objective, weights.nnz, lambda: weights)

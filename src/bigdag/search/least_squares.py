@@ -42,7 +42,7 @@ class LeastSquaresSearch:
         self.learner, self.run = learner, run
         self.mask: sp.csc_array | None = None
 
-    def settle(self) -> None:
+    def hand_over(self) -> None:
         """Nothing to do: the run holds the best of what it was offered."""
 
     def work(self) -> None:
@@ -64,7 +64,7 @@ class LeastSquaresSearch:
                 gram, found[0], mask=self.mask, gamma=learner.gamma, factor=learner.penalty_,
                 stop=run.out_of_time,
             )  # fmt: skip
-            run.settle(run.best_weights, run.best_order)  # its equation (1) has changed
+            run.answer_with(run.best_weights, run.best_order)  # its equation (1) has changed
         if gram.d <= _EXACT and self.mask is None:
             found = [start_orders.optimal_order(self._all_costs())]
         best: Arrangement | None = None

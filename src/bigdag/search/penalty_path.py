@@ -92,10 +92,10 @@ class PenaltyPath:
             cost = arc_penalty(gram.n_samples, gram.d, self.gamma, float(factor))
             search = InsertionSearch(run, gram, cost, self.starts, phase="penalty")
             search.work()
-            search.settle()
+            search.hand_over()
             if run.status != "converged":
                 if answer is not None:  # rather than what the last factor had come to
-                    run.settle(*answer)
+                    run.answer_with(*answer)
                 return False
             weights = run.best_weights
             likelihood = log_likelihood(
