@@ -7,12 +7,13 @@ OUT := demo
 RUNS := experiments
 
 .DEFAULT_GOAL := help
-.PHONY: help demo experiment test lint bench browser clean
+.PHONY: help demo experiment test coverage lint bench browser clean
 
 help:
 	@echo "make demo        simulate 2,000 variables, learn their DAG, score it, draw it; into $(OUT)/"
 	@echo "make experiment  run the paper's experiments, scaled to a laptop; into $(RUNS)/"
 	@echo "make test        run all tests"
+	@echo "make coverage    what the tests of the kernels reach, with the compiler switched off"
 	@echo "make lint        ruff and mypy"
 	@echo "make bench       run the benchmark of the engine"
 	@echo "make clean       remove $(OUT)/, $(VENV)/ and what tools left behind"
@@ -47,6 +48,12 @@ test: $(VENV)/.installed-test
 ifneq ($(wildcard tests/test_report_page.py),)
 test: browser
 endif
+
+# With the compiler switched off, so that the lines of the kernels count. Some three minutes.
+coverage: $(VENV)/.installed-dev
+	NUMBA_DISABLE_JIT=1 $(VENV)/bin/python -m pytest tests/test_lasso.py tests/test_insertion.py \
+	  tests/test_acyclic.py tests/test_orders.py tests/test_moves.py \
+	  --cov=bigdag.engine --cov=bigdag.search --cov=bigdag.graph $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff check .
