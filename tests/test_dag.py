@@ -477,7 +477,8 @@ def test_a_file_with_a_cycle_is_a_graph_error(tmp_path, suffix, monkeypatch):
 
 @pytest.mark.parametrize("suffix", [s for s in SUFFIXES if s != ".csv"])
 def test_a_newer_format_is_refused(tmp_path, suffix, monkeypatch):
-    monkeypatch.setattr("bigdag.graph.files._VERSION", 2)
+    for module in ("edge_lists", "formats", "graphml"):
+        monkeypatch.setattr(f"bigdag.graph.{module}.VERSION", 2)
     diamond().save(tmp_path / f"dag{suffix}")
     monkeypatch.undo()
     with pytest.raises(DataError, match=r"format 2.*newer bigdag"):

@@ -34,12 +34,14 @@ ROOMS = [
 ]
 ROOM = {name: depth for depth, names in enumerate(ROOMS) for name in names}
 
+TABLE_FILES = {f"data.{name}" for name in ("tables", "text", "columns", "arrays", "labels")}
+
 # What a room must not even reach by a detour.
 NEVER = {
-    "engine": {"data.tables", "graph.files", "metrics", "evaluation", "learners"},
-    "search": {"data.tables", "metrics", "evaluation", "learners"},
-    "learners": {"data.tables", "metrics", "evaluation", "graph.draw", "simulate"},
-    "evaluation": {"data.tables", "graph.draw", "simulate"},
+    "engine": TABLE_FILES | {"graph.files", "metrics", "evaluation", "learners"},
+    "search": TABLE_FILES | {"metrics", "evaluation", "learners"},
+    "learners": TABLE_FILES | {"metrics", "evaluation", "graph.draw", "simulate"},
+    "evaluation": TABLE_FILES | {"graph.draw", "simulate"},
 }
 
 HEAVY = {"dask", "matplotlib", "numba", "numpy", "pandas", "pyarrow", "scipy", "sklearn", "torch"}

@@ -216,7 +216,7 @@ def test_a_stray_word_in_a_column_without_a_name_does_not_make_it_labels(tmp_pat
 
 
 def test_files_of_more_than_one_block(tmp_path, monkeypatch):
-    monkeypatch.setattr("bigdag.data.tables._BLOCK", 200)
+    monkeypatch.setattr("bigdag.data.content.BLOCK", 200)
     values = np.random.default_rng(8).normal(size=(300, 3)).round(3)
     rows = [[str(v) for v in row] for row in values.tolist()]
     rows[120][1] = "+" + rows[120][1].lstrip("-")
@@ -244,7 +244,7 @@ def test_files_of_more_than_one_block(tmp_path, monkeypatch):
 
 
 def test_truth_values_and_numbers_in_one_column_are_text(tmp_path, monkeypatch):
-    monkeypatch.setattr("bigdag.data.tables._BLOCK", 16)
+    monkeypatch.setattr("bigdag.data.content.BLOCK", 16)
     rows = ["1,2"] * 50 + ["2,true"] * 50
     with pytest.raises(DataError, match=r"'b' \(row 51: 'true'\)"):
         read_table(write(tmp_path, "t.csv", "\n".join(["a,b", *rows])))
