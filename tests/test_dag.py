@@ -30,7 +30,8 @@ from bigdag.graph.files import check_output
 from bigdag.writing import whole_file
 
 QUICK = settings(max_examples=50, deadline=None)
-SUFFIXES = (".npz", ".parquet", ".csv", ".graphml", ".dot", ".json")
+SUFFIXES = (".npz", ".parquet", ".csv", ".graphml", ".json")
+WRITTEN = (*SUFFIXES, ".dot")
 AWKWARD = [
     "",
     " ",
@@ -432,11 +433,14 @@ def test_graphml_of_networkx_is_read(tmp_path):
         DAG.load(tmp_path / "flat.graphml")
 
 
-def test_a_foreign_dot_file_is_refused(tmp_path):
-    path = tmp_path / "other.dot"
-    path.write_text('digraph { "a" -> "b"; }\n')
-    with pytest.raises(DataError, match="only DOT files that bigdag wrote"):
-        DAG.load(path)
+def test_a_dot_file_is_only_written(tmp_path):
+    diamond().save(tmp_path / "dag.DOT")
+    with pytest.raises(ParameterError) as caught:
+        DAG.load(tmp_path / "dag.DOT")
+    words = (
+        "only written, for Graphviz. A DAG can be read from .npz, .parquet, .csv, .graphml, .json."
+    )
+    assert words in str(caught.value)
 
 
 def test_dot_quotes_names_and_leaves_heads_off(tmp_path):
@@ -524,7 +528,7 @@ def test_save_into_a_missing_folder_or_over_a_folder(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["folder.csv"]
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", WRITTEN)
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, suffix, monkeypatch):
     path = tmp_path / f"dag{suffix}"
     path.write_text("precious")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from bigdag.errors import DataError
+from bigdag.resources import require_memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +27,7 @@ __all__ = [
     "flat_array",
     "listed_names",
     "order_of_places",
+    "require_for_text",
 ]
 
 VERSION = 1  # of the file formats; a reader refuses what is newer
@@ -139,3 +142,9 @@ def order_of_places(places: Sequence[int]) -> NDArray[np.int64]:
     if sorted(places) != list(range(len(places))):
         raise DataError(f"the places in the order must be 0 to {len(places) - 1}, each once.")
     return np.argsort(np.array(places, dtype=np.int64))
+
+
+def require_for_text(file: BinaryIO, memory_limit: float | str | None) -> None:
+    """Refuse a text file whose graph would not fit into the memory, by the file's size."""
+    size = os.fstat(file.fileno()).st_size
+    require_memory(20 * size, "its DAG", "Use a machine with more memory.", memory_limit)

@@ -288,8 +288,8 @@ class DAG:
           weight: first by index, then in causal order. ``pandas.read_csv(path).dropna()`` holds
           the arcs alone. The file ends with an empty line, so that one that was cut off is told.
         - ``.graphml``: for networkx, igraph, Cytoscape, Gephi.
-        - ``.dot``: for Graphviz. The weight stands in `value`, as Graphviz takes `weight` for a
-          wish about lengths.
+        - ``.dot``: for Graphviz; it is only written, `load` does not read it. The weight stands in
+          `value`, as Graphviz takes `weight` for a wish about lengths.
         - ``.json``: ``{"nodes": [name, ...], "arcs": [[i, j, weight], ...], "order": [...]}``.
 
         Parameters
@@ -319,12 +319,27 @@ class DAG:
         return Graph(self.names, self.order, self._arcs())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> DAG:
+    def load(cls, path: str | os.PathLike[str], memory_limit: float | str | None = None) -> DAG:
         r"""Read a DAG from a file that `save` wrote; the suffix names the format.
 
         ``.csv`` and ``.parquet`` may also be tables of one's own with the columns source, target
         and, unless all weights are 1, weight; ``.graphml`` may be any directed graph. Their nodes
-        then are numbered as they appear.
+        then are numbered as they appear. ``.dot`` files are only written.
+
+        Parameters
+        ----------
+        path : path-like
+            The file.
+        memory_limit : float or str, optional
+            What the whole process may hold, in bytes or as in "4GB"; by default what the machine
+            can spare.
+
+        Raises
+        ------
+        DataError
+            If the file cannot be read or holds no DAG; the message says why.
+        MemoryLimitError
+            If the DAG would need more than the limit; raised before it is made.
 
         Examples
         --------
@@ -335,7 +350,7 @@ class DAG:
         ...     DAG.load(file).names
         ('rain', 'river')
         """
-        return read_graph(path, _assemble)
+        return read_graph(path, _assemble, memory_limit)
 
     # ---------------------------------------------------------------- indices and arrays
 

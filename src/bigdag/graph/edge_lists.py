@@ -19,12 +19,15 @@ from bigdag.graph.arcs import (
     digest_of,
     flat_array,
     listed_names,
+    require_for_text,
 )
+from bigdag.resources import require_memory
 
 __all__ = ["csv_lines", "read_csv", "read_parquet", "write_parquet"]
 
 # The columns' ids in a file of ours: they show that its header was lost. No other writer sets them.
 _FIELD_ID = 716_000
+_COLUMNS = ("source", "target", "weight", "direction")
 
 
 def write_parquet(graph: Graph, file: BinaryIO) -> None:
@@ -58,12 +61,23 @@ def write_parquet(graph: Graph, file: BinaryIO) -> None:
     pq.write_table(pa.table(columns, schema), file, write_page_checksum=True)
 
 
-def read_parquet(file: BinaryIO) -> Graph:
+def read_parquet(file: BinaryIO, memory_limit: float | str | None) -> Graph:
     """Read what `write_parquet` wrote, or anybody's table of arcs."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pq.ParquetFile(file, page_checksum_verification=True).read()
+    # The ends stay numbers into a list of names until it is known what they take as text.
+    parquet = pq.ParquetFile(
+        file, page_checksum_verification=True, read_dictionary=["source", "target"]
+    )
+    _check_columns(parquet.schema_arrow.names)
+    found = parquet.metadata
+    size = sum(found.row_group(k).total_byte_size for k in range(found.num_row_groups))
+    remedy = "Use a machine with more memory."
+    require_memory(3 * size + 60 * found.num_rows, "its DAG", remedy, memory_limit)
+    table = parquet.read([name for name in _COLUMNS if name in parquet.schema_arrow.names])
+    text = sum(_text_size(table[end]) for end in ("source", "target"))
+    require_memory(4 * text + 100 * len(table), "its DAG", remedy, memory_limit)
     metadata = table.schema.metadata or {}
     ids = [int((field.metadata or {}).get(b"PARQUET:field_id", -1)) for field in table.schema]
     checked = any(k // 1000 == _FIELD_ID // 1000 for k in ids) or b"bigdag_check" in metadata
@@ -81,17 +95,35 @@ def read_parquet(file: BinaryIO) -> Graph:
     return check_digest(graph, check.get("digest"))
 
 
+def _check_columns(found: list[str]) -> None:
+    for column in ("source", "target"):
+        if column not in found:
+            raise DataError(
+                f"the table has no column {column!r}. It needs source, target and, unless all "
+                f"weights are 1, weight; it has {few_names(found)}."
+            )
+
+
+def _text_size(column: Any) -> int:
+    """Return the bytes of a column of names when each is written out."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    total = 0
+    for chunk in column.chunks:
+        lengths = pc.binary_length(chunk.dictionary)
+        total += pc.sum(lengths.take(chunk.indices)).as_py() or 0
+    return total
+
+
 def _from_table(table: Any, names: Any = None, order: Any = None) -> Graph:
     """Return the DAG of a pyarrow table of arcs; a row without a target only lists a node."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for column in ("source", "target"):
-        if column not in table.column_names:
-            raise DataError(
-                f"the table has no column {column!r}. It needs source, target and, unless all "
-                f"weights are 1, weight; it has {few_names(table.column_names)}."
-            )
+    _check_columns(table.column_names)
     ends = [table[end].cast(pa.string()).combine_chunks() for end in ("source", "target")]
     if ends[0].null_count:
         row = ends[0].is_null().index(True).as_py() + 1
@@ -159,11 +191,12 @@ def _csv_check(graph: Graph) -> int:
     return int(digest_of(graph)[:13], 16)
 
 
-def read_csv(file: BinaryIO) -> Graph:
+def read_csv(file: BinaryIO, memory_limit: float | str | None) -> Graph:
     """Read what `csv_lines` wrote, or anybody's table of arcs."""
     import pyarrow as pa
     from pyarrow import csv
 
+    require_for_text(file, memory_limit)
     head = file.read(32).removeprefix(b"\xef\xbb\xbf")
     safe = head.startswith(_OURS_SAFE)
     ours = safe or head.startswith(_OURS)

@@ -1,8 +1,9 @@
-"""DAGs in files: each format is one writer and one reader of a `Graph`, chosen by the suffix.
+"""DAGs in files: each format is a writer and a reader of a `Graph`, chosen by the suffix.
 
 Nothing is checked here but the file itself; what reads a graph says what to build of it. A file
 that `write_graph` wrote and that was cut off or damaged, at whatever byte, is refused or gives the
-same graph: each format keeps a digest of the graph, and has an end that can be told. A file without
+same graph: each format keeps a digest of the graph, and has an end that can be
+told. What a file says of its size is compared with the memory before it is read. A file without
 a digest, of an earlier bigdag or of another program, is read as it is.
 """
 
@@ -14,10 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar
 
-from bigdag.errors import BigdagError, DataError, ParameterError
+from bigdag.errors import BigdagError, DataError, MemoryLimitError, ParameterError
 from bigdag.graph.arcs import Arcs, Graph
 from bigdag.graph.edge_lists import csv_lines, read_csv, read_parquet, write_parquet
-from bigdag.graph.formats import dot_lines, json_lines, read_dot, read_json, read_npz, write_npz
+from bigdag.graph.formats import dot_lines, json_lines, read_json, read_npz, write_npz
 from bigdag.graph.graphml import graphml_lines, read_graphml
 from bigdag.writing import Output, whole_file
 
@@ -52,6 +53,8 @@ def graph_writer(
 
     Examples
     --------
+    >>> import io
+    >>> import numpy as np
     >>> file = io.BytesIO()
     >>> graph_writer("a.dot", Graph(["a"], np.array([0]), Arcs.of([], [], [])))(file)
     >>> file.getvalue()[:16]
@@ -75,6 +78,7 @@ def write_graph(
     Examples
     --------
     >>> import tempfile
+    >>> import numpy as np
     >>> graph = Graph(["a", "b"], np.array([1, 0]), Arcs.of([1], [0], [2.0]))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_graph(f"{folder}/a.csv", graph)
@@ -86,12 +90,17 @@ def write_graph(
         write(file)
 
 
-def read_graph(path: str | os.PathLike[str], build: Callable[[Graph], _T]) -> _T:
+def read_graph(
+    path: str | os.PathLike[str],
+    build: Callable[[Graph], _T],
+    memory_limit: float | str | None = None,
+) -> _T:
     """Return what `build` makes of the graph in a file; its errors too then name the file.
 
     Examples
     --------
     >>> import tempfile
+    >>> import numpy as np
     >>> graph = Graph(["a", "b"], np.array([1, 0]), Arcs.of([1], [0], [2.0]))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_graph(f"{folder}/a.npz", graph)
@@ -99,15 +108,26 @@ def read_graph(path: str | os.PathLike[str], build: Callable[[Graph], _T]) -> _T
     ['a', 'b']
     """
     kind, path = _format(path), Path(path)
+    if kind.read is None:
+        readable = ", ".join(suffix for suffix, kind in _FORMATS.items() if kind.read)
+        raise ParameterError(
+            f"{path} cannot be read: {path.suffix} files are only written, {kind.expected}. "
+            f"A DAG can be read from {readable}. Save it in one of these formats too."
+        )
     try:
         file = open(path, "rb")  # noqa: SIM115
     except OSError as error:
         raise DataError(f"Could not read {path}: {error.strerror or error}.") from error
     with file:
         try:
-            return build(kind.read(file))
+            return build(kind.read(file, memory_limit))
         except BigdagError as error:
             raise type(error)(f"{path}: {error}") from error
+        except MemoryError as error:
+            raise MemoryLimitError(
+                f"{path}: the memory is used up while the file is read. "
+                "Use a machine with more memory."
+            ) from error
         except Exception as error:  # a broken file breaks each parser in ways of its own
             raise DataError(
                 f"{path} holds no DAG that can be read: {error!s:.300}. Expected {kind.expected}."
@@ -132,7 +152,7 @@ _write_safe_csv = _text(lambda graph: csv_lines(graph, safe=True))
 
 class _Format(NamedTuple):
     write: Callable[[Graph, BinaryIO], None]
-    read: Callable[[BinaryIO], Graph]
+    read: Callable[[BinaryIO, float | str | None], Graph] | None  # None: only written
     expected: str
 
 
@@ -142,7 +162,7 @@ _FORMATS = {
     ".parquet": _Format(write_parquet, read_parquet, f"a Parquet file with {_TABLE}"),
     ".csv": _Format(_write_csv, read_csv, f"comma-separated text with {_TABLE}"),
     ".graphml": _Format(_text(graphml_lines), read_graphml, "a directed graph in GraphML"),
-    ".dot": _Format(_text(dot_lines), read_dot, "a .dot file written by DAG.save"),
+    ".dot": _Format(_text(dot_lines), None, "for Graphviz"),
     ".json": _Format(_text(json_lines), read_json, "a .json file written by DAG.save"),
 }
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
+import zipfile
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from bigdag.data.npy import array_header
 from bigdag.engine.order import rank_of
 from bigdag.errors import DataError, few_names
 from bigdag.graph.arcs import (
@@ -20,10 +21,11 @@ from bigdag.graph.arcs import (
     digest_of,
     flat_array,
     listed_names,
-    order_of_places,
+    require_for_text,
 )
+from bigdag.resources import require_memory
 
-__all__ = ["dot_lines", "json_lines", "read_dot", "read_json", "read_npz", "write_npz"]
+__all__ = ["dot_lines", "json_lines", "read_json", "read_npz", "write_npz"]
 
 # ------------------------------------------------------------------ .npz
 
@@ -47,15 +49,18 @@ def write_npz(graph: Graph, file: BinaryIO) -> None:
     np.savez(file, **arrays)
 
 
-_NPZ_MEMBERS = {"digest", "bigdag", "names", "order", "source", "target", "weight", "reversible"}
+# The members of a file, and which have one entry an arc.
+_OF_ARCS = {"source", "target", "weight", "reversible"}
+_NPZ_MEMBERS = {"digest", "bigdag", "names", "order"} | _OF_ARCS
 
 
-def read_npz(file: BinaryIO) -> Graph:
+def read_npz(file: BinaryIO, memory_limit: float | str | None) -> Graph:
     """Read what `write_npz` wrote."""
     with np.load(file, allow_pickle=False) as arrays:
         foreign = [name for name in arrays.files if name not in _NPZ_MEMBERS]
         if foreign:
             raise DataError(f"the file has members that no DAG has: {few_names(foreign)}.")
+        _check_members(arrays.zip, memory_limit)
         # Numpy reads no further than an array seems to go, and so not to the checksum after it.
         damaged = arrays.zip.testzip()
         if damaged is not None:
@@ -70,6 +75,27 @@ def read_npz(file: BinaryIO) -> Graph:
         order = flat_array(arrays["order"], "iu", "order", len(names))
         digest = arrays["digest"].tobytes().hex() if "digest" in arrays else None
         return check_digest(Graph(names, order, Arcs.of(source, target, weight, flags)), digest)
+
+
+def _check_members(archive: zipfile.ZipFile, memory_limit: float | str | None) -> None:
+    """Refuse members that do not fit each other or the memory, before one of them is inflated."""
+    headers = {}
+    for info in archive.infolist():
+        with archive.open(info) as stream:
+            name = info.filename.removesuffix(".npy")
+            headers[name] = array_header(stream, info.file_size, ".npz")
+    counts = {name: headers[name].shape for name in sorted(_OF_ARCS & headers.keys())}
+    if len(set(counts.values())) > 1:
+        raise DataError(f"its arrays must have one entry for each arc. Their shapes are {counts}.")
+    names = headers["names"].size
+    nodes = int(np.prod(headers["order"].shape))
+    if 3 * nodes > names + 3:  # a name takes two quotes and a comma at least
+        raise DataError(f"the order has {nodes} entries, more than there are names.")
+    # Python's texts take much more than their letters; arcs are sorted and copied.
+    rest = sum(header.size for header in headers.values())
+    require_memory(
+        20 * names + 8 * rest, "its DAG", "Use a machine with more memory.", memory_limit
+    )
 
 
 # ------------------------------------------------------------------ .json
@@ -90,8 +116,9 @@ def json_lines(graph: Graph) -> Iterator[str]:
     yield json.dumps(content | {"digest": digest_of(graph)})
 
 
-def read_json(file: BinaryIO) -> Graph:
+def read_json(file: BinaryIO, memory_limit: float | str | None) -> Graph:
     """Read what `json_lines` wrote."""
+    require_for_text(file, memory_limit)
 
     def constant(word: str) -> None:
         raise DataError(f"numbers must be finite. Got {word}.")
@@ -139,8 +166,6 @@ def _typed(values: Any, kinds: tuple[type, ...], what: str) -> Sequence[Any]:
 # ------------------------------------------------------------------ .dot
 
 _DOT_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\0": "\\0", "&": "&amp;"}
-_DOT_NODE = re.compile(r'  n(\d+) \[label="((?:[^"\\\n]|\\.)*)", order=(\d+)\];\n')
-_DOT_ARC = re.compile(r"  n(\d+) -> n(\d+) \[value=([^\s,]+), label=[^\s,]+(, dir=none)?\];\n")
 
 
 def dot_lines(graph: Graph) -> Iterator[str]:
@@ -154,34 +179,3 @@ def dot_lines(graph: Graph) -> Iterator[str]:
     for i, j, w, head in arcs.rows(", dir=none", ""):
         yield f'  n{i} -> n{j} [value={w!r}, label="{w:.3g}"{head}];\n'
     yield "}\n"
-
-
-def read_dot(file: BinaryIO) -> Graph:
-    """Read what `dot_lines` wrote."""
-    text = file.read().decode()
-    head = re.match(
-        r"digraph bigdag \{\n  graph "
-        r'\[bigdag=(\d+)(, reversible=true)?(?:, digest="(\w+)")?\];\n',
-        text,
-    )
-    if head is None:
-        raise DataError(
-            "only DOT files that bigdag wrote can be read. Give other graphs as .graphml or .csv."
-        )
-    check_version(int(head[1]))
-    # No label holds a newline, so the first line that looks like an arc is one.
-    first = re.search(r"^(  n\d+ -> |\}$)", text, re.M)
-    cut = first.start() if first else 0
-    nodes, edges = _DOT_NODE.findall(text, head.end(), cut), _DOT_ARC.findall(text, cut)
-    if not text.endswith("\n}\n") or len(nodes) + len(edges) + 3 != text.count("\n"):
-        raise DataError("the file is cut off, or was changed in a way that cannot be read.")
-    if [int(node[0]) for node in nodes] != list(range(len(nodes))):
-        raise DataError("the nodes must be n0, n1, ... in this sequence.")
-    back = {written: plain for plain, written in _DOT_ESCAPES.items()}
-    names = [re.sub(r"\\.|&amp;", lambda found: back[found[0]], node[1]) for node in nodes]
-    source, target, weight, heads = zip(*edges) if edges else ((), (), (), ())
-    ends = list(map(int, source)), list(map(int, target))
-    flags = list(map(bool, heads)) if head[2] else None
-    arcs = Arcs.of(*ends, list(map(float, weight)), flags)
-    order = order_of_places([int(node[2]) for node in nodes])
-    return check_digest(Graph(names, order, arcs), head[3])

@@ -20,6 +20,7 @@ from bigdag.graph.arcs import (
     digest_of,
     listed_names,
     order_of_places,
+    require_for_text,
 )
 
 __all__ = ["graphml_lines", "read_graphml"]
@@ -80,6 +81,7 @@ class _GraphML:
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text.append
         parser.CommentHandler = self._comment
+        parser.EntityDeclHandler = _refuse_entities
         parser.ParseFile(file)
         if not self._graphs:
             raise DataError("there is no graph in it.")
@@ -175,11 +177,17 @@ class _GraphML:
         self.nodes[key] = name, int(self._value("node", "order") or -1) if self.ours else 0
 
 
+def _refuse_entities(name: str, *_: object) -> None:
+    """Refuse shorthands for text, with which a small file can stand for a huge one."""
+    raise DataError(f"it declares the entity {name!r:.60}. Write out what it stands for.")
+
+
 _XML_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
-def read_graphml(file: BinaryIO) -> Graph:
+def read_graphml(file: BinaryIO, memory_limit: float | str | None) -> Graph:
     """Read any directed graph without cycles in GraphML."""
+    require_for_text(file, memory_limit)
     found = _GraphML(file)
     index = {key: v for v, key in enumerate(found.nodes)}
     source, target, weight, flags = found.arcs
