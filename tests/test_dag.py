@@ -134,8 +134,11 @@ def test_the_order_found_lists_causes_first(dag):
         ({"weights": [[0, "a"], [0, 0]]}, "real"),
         ({"weights": [[0, 0], [0, 1]]}, "its own cause"),
         ({"weights": np.zeros((2, 2)), "names": ["a"]}, "one name"),
-        ({"weights": np.zeros((2, 2)), "names": ["a", "a"]}, "'a' is there more than once"),
-        ({"weights": np.zeros((2, 2)), "names": "ab"}, "list"),
+        (
+            {"weights": np.zeros((2, 2)), "names": ["a", "a"]},
+            "unique. More than one node is called 'a'",
+        ),
+        ({"weights": np.zeros((2, 2)), "names": "ab"}, "sequence of strings"),
         ({"weights": np.zeros((2, 2)), "names": ["a", "\ud800"]}, "Unicode"),
         ({"weights": np.zeros((2, 2)), "order": [0, 0]}, "once"),
         ({"weights": np.zeros((2, 2)), "order": [0]}, "once"),

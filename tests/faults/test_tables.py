@@ -280,11 +280,11 @@ MEASURED = """
 import sys, warnings
 from pathlib import Path
 from bigdag import resources
-from bigdag.data import arrays, content, tables, text
+from bigdag.data import arrays, convert, tables, text
 announced = []
 def require(need, *rest):
     announced.append(resources.memory_held() + need)
-arrays.require_memory = content.require_memory = text.require_memory = require
+arrays.require_memory = convert.require_memory = text.require_memory = require
 warnings.simplefilter("ignore")
 tables.read_table(sys.argv[1])
 # Not that of getrusage, which begins with the size of the parent.

@@ -85,7 +85,7 @@ def read_columns(
     all_names, types, n = file.names, file.schema.types, file.n_rows
     if n < 0:
         raise DataError(f"the file says that it has {n} rows; it is damaged.")
-    checked_names(None, tuple(all_names), len(all_names))  # columns are read by name
+    checked_names(all_names, len(all_names))  # columns are read by name
     index = set(pandas_index(file.schema))
     labels, inside = None, True
     beside = [j for j, name in enumerate(all_names) if name in index]

@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bigdag.data.convert import refuse_columns
+from bigdag.data.convert import refuse_columns, require_table
 from bigdag.data.names import checked_names, default_names
 from bigdag.errors import DataError
-from bigdag.resources import require_memory
 
 __all__ = [
     "BLOCK",
@@ -71,7 +70,7 @@ class Content(NamedTuple):
         if not self.named:
             return default_names(len(self.names)), False
         names = tuple(name or f"x{j}" for name, j in zip(self.names, self.places))
-        return checked_names(None, names, len(names)) if check else (names, True)
+        return checked_names(names, len(names)) if check else names, True
 
 
 class TextColumn:
@@ -80,20 +79,6 @@ class TextColumn:
     def __init__(self, example: tuple[int, Any], texts: int = 1, cells: int = 1) -> None:
         self.example = example  # a row, from 1, and its value
         self.texts, self.cells = texts, cells  # cells that are no numbers, and that are not missing
-
-
-def require_table(
-    n: int, d: int, block: int, memory_limit: float | str | None, unit: str = "rows"
-) -> None:
-    """Refuse a matrix (n, d) that would go beyond the limit, with the blocks it is read in."""
-    values = n * d
-    checks = 3 * 8 * max(min(values, 2**20), n)  # what checking and centring takes for a while
-    require_memory(
-        8 * values + max(block, checks),
-        f"a table of {n:,} {unit} and {d:,} columns",
-        "Leave out rows or columns, or allow more memory.",
-        memory_limit,
-    )
 
 
 def new_matrix(n: int, d: int) -> npt.NDArray[np.float64]:

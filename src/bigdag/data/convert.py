@@ -19,6 +19,7 @@ from scipy import sparse
 
 from bigdag.data.names import default_names
 from bigdag.errors import DataError, few_names
+from bigdag.resources import require_memory
 
 __all__ = [
     "Categories",
@@ -33,6 +34,7 @@ __all__ = [
     "pandas_categories",
     "pandas_index",
     "refuse_columns",
+    "require_table",
     "telling",
 ]
 
@@ -53,7 +55,30 @@ def column_blocks(n: int, d: int) -> Iterable[slice]:
     return (slice(start, min(start + step, d)) for start in range(0, d, step))
 
 
-def matrix_of(table: Any) -> tuple[FloatArray, tuple[str, ...] | None]:
+def require_table(
+    n: int, d: int, block: int, memory_limit: float | str | None, unit: str = "rows"
+) -> None:
+    """Refuse a matrix (n, d) that would go beyond the limit, with the blocks it is read in."""
+    values = n * d
+    checks = 3 * 8 * max(min(values, 2**20), n)  # what checking and centring takes for a while
+    require_memory(
+        8 * values + max(block, checks),
+        f"a table of {n:,} {unit} and {d:,} columns",
+        "Leave out rows or columns, or allow more memory.",
+        memory_limit,
+    )
+
+
+def _own_matrix(n: int, d: int, memory_limit: float | str | None) -> FloatArray:
+    """Return an empty matrix (n, d) in Fortran order, if there is memory for it."""
+    if memory_limit is not None or n * d > _BLOCK:  # asking takes longer than a small table
+        require_table(n, d, 0, memory_limit)
+    return np.empty((n, d), order="F")
+
+
+def matrix_of(
+    table: Any, memory_limit: float | str | None = None
+) -> tuple[FloatArray, tuple[str, ...] | None]:
     """Return the numbers of a table as an own matrix (n, d) in Fortran order, and its names."""
     if sparse.issparse(table):
         raise DataTypeError(
@@ -65,25 +90,29 @@ def matrix_of(table: Any) -> tuple[FloatArray, tuple[str, ...] | None]:
             "bigdag.data.tables.read_table."
         )
     if isinstance(table, pd.DataFrame):
-        return _pandas_matrix(table)
+        return _pandas_matrix(table, memory_limit)
     if hasattr(table, "__arrow_c_stream__") and not isinstance(table, pd.Series):
         try:
             arrow = table if isinstance(table, pa.Table) else pa.table(table)
         except (TypeError, pa.ArrowInvalid):
             pass  # a stream of one array is no table; below it is refused as 1-D
         else:
-            return _arrow_matrix(arrow)
+            return _arrow_matrix(arrow, memory_limit)
     if hasattr(table, "__dataframe__"):
         try:
             arrow = interchange.from_dataframe(table)
         except Exception as err:  # foreign protocols raise anything
             raise DataError(f"{_kind(table)} cannot be read as a table: {err}") from err
-        return _arrow_matrix(arrow)
-    return _array_matrix(table)
+        return _arrow_matrix(arrow, memory_limit)
+    return _array_matrix(table, memory_limit)
 
 
-def _array_matrix(table: Any) -> tuple[FloatArray, tuple[str, ...] | None]:
+def _array_matrix(
+    table: Any, memory_limit: float | str | None
+) -> tuple[FloatArray, tuple[str, ...] | None]:
     if np.ma.isMaskedArray(table):
+        need = 3 * 8 * table.size  # with the copy below
+        require_memory(need, "this masked array", "Leave out rows or columns.", memory_limit)
         table = np.ma.filled(table.astype(np.float64), np.nan)
     try:
         array = np.asarray(table)
@@ -94,7 +123,7 @@ def _array_matrix(table: Any) -> tuple[FloatArray, tuple[str, ...] | None]:
             _ragged_rows(table) or f"{_kind(table)} cannot be read as a table: {err}"
         ) from err
     if array.dtype.names is not None and array.ndim == 1:
-        return _pandas_matrix(pd.DataFrame(array))
+        return _pandas_matrix(pd.DataFrame(array), memory_limit)
     if np.iscomplexobj(array):
         raise DataError(
             f"Complex data not supported. Got the dtype {array.dtype}; pass real numbers."
@@ -109,17 +138,20 @@ def _array_matrix(table: Any) -> tuple[FloatArray, tuple[str, ...] | None]:
             "Reshape your data to one row a sample and one column a variable"
             + ("; array.reshape(-1, 1) makes one column." if array.ndim == 1 else ".")
         )
+    n, d = array.shape
+    X = _own_matrix(n, d, memory_limit)
     if array.dtype.kind in "biuf":
         with np.errstate(over="ignore"):  # an overflow gives inf, which is refused with its place
-            return np.array(array, dtype=np.float64, order="F"), None
-    n, d = array.shape
-    X = np.empty((n, d), order="F")
+            X[...] = array
+        return X, None
     array = array.astype(object)
     _fill(X, range(d), lambda j: _numbers(array[:, j]), lambda j: array[:, j], default_names(d))
     return X, None
 
 
-def _pandas_matrix(frame: pd.DataFrame) -> tuple[FloatArray, tuple[str, ...] | None]:
+def _pandas_matrix(
+    frame: pd.DataFrame, memory_limit: float | str | None
+) -> tuple[FloatArray, tuple[str, ...] | None]:
     names = names_of(frame.columns)
     n, d = frame.shape
     dtypes = list(frame.dtypes)
@@ -127,7 +159,7 @@ def _pandas_matrix(frame: pd.DataFrame) -> tuple[FloatArray, tuple[str, ...] | N
         raise DataError("Complex data not supported. Pass columns of real numbers.")
     numeric = {dtype: pd.api.types.is_numeric_dtype(dtype) for dtype in set(dtypes)}
     other = [j for j, dtype in enumerate(dtypes) if not numeric[dtype]]
-    X = np.empty((n, d), order="F")
+    X = _own_matrix(n, d, memory_limit)
 
     def values(j: int) -> npt.NDArray[np.object_]:
         return frame.iloc[:, j].to_numpy(dtype=object)
@@ -151,13 +183,15 @@ def _pandas_matrix(frame: pd.DataFrame) -> tuple[FloatArray, tuple[str, ...] | N
     return X, names
 
 
-def _arrow_matrix(table: pa.Table) -> tuple[FloatArray, tuple[str, ...] | None]:
+def _arrow_matrix(
+    table: pa.Table, memory_limit: float | str | None
+) -> tuple[FloatArray, tuple[str, ...] | None]:
     # The index of a pandas frame is no data; one that is a mere range has no column.
     index = pandas_index(table.schema)
     table = table.select([j for j, name in enumerate(table.column_names) if name not in index])
     names = tuple(table.column_names)
     n, d = table.shape
-    X = np.empty((n, d), order="F")
+    X = _own_matrix(n, d, memory_limit)
     _fill(
         X,
         range(d),

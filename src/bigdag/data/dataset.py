@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from bigdag.data.convert import FloatArray, column_blocks, matrix_of, names_of
-from bigdag.data.copies import copies
-from bigdag.data.names import checked_names
+from bigdag.data.copies import find_copies
+from bigdag.data.names import checked_names, default_names
 from bigdag.errors import DataError, DataWarning, few_names
 
 __all__ = ["Dataset", "as_dataset"]
@@ -28,7 +28,7 @@ _LARGEST = 1e150
 # A column whose standard deviation is below this share of its largest value differs from a constant
 # only by rounding; one below the inverse of _LARGEST has a variance that vanishes in float64.
 _ROUNDING = 1e-13
-_SHOWN = 3  # columns named in a message before "and k more"
+_SHOWN = 3  # groups of columns named in a message before "and k more"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -123,11 +123,13 @@ class Dataset:
         rows = names_of(S.index) if isinstance(S, pd.DataFrame) and found is not None else None
         if rows is not None and found is not None:
             check_row_names(rows, found)
-        given = checked_names(names, found, matrix.shape[1])
+        given = _chosen_names(names, found, matrix.shape[1])
         return covariance_dataset(matrix, n_samples, *given)
 
 
-def as_dataset(table: Any, names: Sequence[str] | None = None) -> Dataset:
+def as_dataset(
+    table: Any, names: Sequence[str] | None = None, memory_limit: float | str | None = None
+) -> Dataset:
     """Check and centre a table.
 
     Parameters
@@ -141,6 +143,9 @@ def as_dataset(table: Any, names: Sequence[str] | None = None) -> Dataset:
         DataFrame that are not text become text: 2019 is "2019", a date is in ISO form as in
         "2020-12-31", and the levels of a MultiIndex are joined as in "mean_height", without empty
         ones. The labels 0, 1, 2, ... that pandas makes up are no names.
+    memory_limit : float or str, optional
+        What the whole process may hold, in bytes or as in "4GB"; by default what the machine can
+        spare.
 
     Returns
     -------
@@ -151,6 +156,8 @@ def as_dataset(table: Any, names: Sequence[str] | None = None) -> Dataset:
     ------
     DataError
         If the table cannot be learnt from; the message says where and why.
+    MemoryLimitError
+        If the copy would need more than the limit; raised before it is made.
 
     Warns
     -----
@@ -171,9 +178,19 @@ def as_dataset(table: Any, names: Sequence[str] | None = None) -> Dataset:
     if isinstance(table, Dataset):
         if names is None:
             return table
-        return replace(table, names=checked_names(names, None, table.n_features)[0], named=True)
-    X, found = matrix_of(table)
-    return centred_dataset(X, *checked_names(names, found, X.shape[1]))
+        return replace(table, names=checked_names(names, table.n_features), named=True)
+    X, found = matrix_of(table, memory_limit)
+    return centred_dataset(X, *_chosen_names(names, found, X.shape[1]))
+
+
+def _chosen_names(
+    given: Sequence[str] | None, found: tuple[str, ...] | None, d: int
+) -> tuple[tuple[str, ...], bool]:
+    """Return the names to use, and whether they are more than x0, x1, ..."""
+    names = found if given is None else given
+    if names is None:
+        return default_names(d), False
+    return checked_names(names, d), True
 
 
 # From a table to a Dataset.
@@ -344,13 +361,14 @@ def _warn_of_constants(data: Dataset, stacklevel: int) -> None:
 
 def _warn_of_copies(data: Dataset, norm: FloatArray, stacklevel: int) -> None:
     assert data.X is not None
-    groups = copies(data.X, data.mean, norm)
-    if groups:
-        shown = ["(" + few_names([data.names[j] for j in group]) + ")" for group in groups[:_SHOWN]]
-        more = f" and {len(groups) - _SHOWN} more groups" if len(groups) > _SHOWN else ""
+    found = find_copies(data.X, data.mean, norm, _SHOWN)
+    if found.n_columns:
+        groups = ["(" + few_names([data.names[j] for j in group]) + ")" for group in found.first]
+        more = found.n_groups - len(groups)
         warnings.warn(
-            f"{sum(map(len, groups))} of {data.n_features} columns are copies of others, exactly "
-            f"or up to a factor and a shift: {', '.join(shown)}{more}. No data can tell them "
+            f"{found.n_columns} of {data.n_features} columns are copies of others, exactly or up "
+            f"to a factor and a shift: {', '.join(groups)}"
+            f"{f' and {more:,} more groups' if more else ''}. No data can tell them "
             "apart, so only chance decides which of them gets the arcs. Keep one of each group.",
             DataWarning,
             stacklevel=stacklevel,

@@ -144,7 +144,7 @@ def order_of_places(places: Sequence[int]) -> NDArray[np.int64]:
     return np.argsort(np.array(places, dtype=np.int64))
 
 
-def require_for_text(file: BinaryIO, memory_limit: float | str | None) -> None:
-    """Refuse a text file whose graph would not fit into the memory, by the file's size."""
+def require_for_text(file: BinaryIO, times: int, memory_limit: float | str | None) -> None:
+    """Refuse a text file whose graph, so many times its size, would not fit into the memory."""
     size = os.fstat(file.fileno()).st_size
-    require_memory(20 * size, "its DAG", "Use a machine with more memory.", memory_limit)
+    require_memory(times * size, "its DAG", "Use a machine with more memory.", memory_limit)

@@ -17,6 +17,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from bigdag.data.names import checked_names, default_names
 from bigdag.engine.order import rank_of
 from bigdag.errors import DataError, GraphError, ParameterError, missing_extra
 from bigdag.graph.acyclic import topological_order
@@ -91,7 +92,7 @@ class DAG:
     @property
     def named(self) -> bool:
         """Whether the names say more than the nodes' indices: False for ``x0, x1, ...``."""
-        return self.names != _default_names(self.n_nodes)
+        return self.names != default_names(self.n_nodes)
 
     def __repr__(self) -> str:
         open_arcs = "" if self.reversible is None else f", {self.reversible.nnz} reversible"
@@ -419,27 +420,11 @@ def _as_weights(weights: Any) -> sparse.csc_array:
     return matrix
 
 
-def _default_names(d: int) -> tuple[str, ...]:
-    return tuple(f"x{v}" for v in range(d))
-
-
 def _as_names(names: Iterable[str] | None, d: int) -> tuple[str, ...]:
     if names is None:
-        return _default_names(d)
-    if isinstance(names, str):
-        raise GraphError(f"The names must be a list of texts. Got the text {names!r}.")
-    names = tuple(map(str, names))
-    if len(names) != d:
-        raise GraphError(f"There must be one name for each of the {d} nodes. Got {len(names)}.")
-    if len(set(names)) < d:
-        seen: set[str] = set()
-        twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise GraphError(f"The names must be different. {twice!r} is there more than once.")
-    try:
-        "".join(names).encode()
-    except UnicodeEncodeError as error:
-        raise GraphError(f"The names must be valid Unicode text: {error.reason}.") from None
-    return names
+        return default_names(d)
+    texts = names if isinstance(names, str) else map(str, names)
+    return checked_names(texts, d, "node", GraphError)
 
 
 def _as_order(

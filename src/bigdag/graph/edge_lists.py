@@ -77,7 +77,7 @@ def read_parquet(file: BinaryIO, memory_limit: float | str | None) -> Graph:
     require_memory(3 * size + 60 * found.num_rows, "its DAG", remedy, memory_limit)
     table = parquet.read([name for name in _COLUMNS if name in parquet.schema_arrow.names])
     text = sum(_text_size(table[end]) for end in ("source", "target"))
-    require_memory(4 * text + 100 * len(table), "its DAG", remedy, memory_limit)
+    require_memory(2**25 + 4 * text + 100 * len(table), "its DAG", remedy, memory_limit)
     metadata = table.schema.metadata or {}
     ids = [int((field.metadata or {}).get(b"PARQUET:field_id", -1)) for field in table.schema]
     checked = any(k // 1000 == _FIELD_ID // 1000 for k in ids) or b"bigdag_check" in metadata
@@ -196,7 +196,7 @@ def read_csv(file: BinaryIO, memory_limit: float | str | None) -> Graph:
     import pyarrow as pa
     from pyarrow import csv
 
-    require_for_text(file, memory_limit)
+    require_for_text(file, 20, memory_limit)
     head = file.read(32).removeprefix(b"\xef\xbb\xbf")
     safe = head.startswith(_OURS_SAFE)
     ours = safe or head.startswith(_OURS)

@@ -118,7 +118,7 @@ def json_lines(graph: Graph) -> Iterator[str]:
 
 def read_json(file: BinaryIO, memory_limit: float | str | None) -> Graph:
     """Read what `json_lines` wrote."""
-    require_for_text(file, memory_limit)
+    require_for_text(file, 10, memory_limit)
 
     def constant(word: str) -> None:
         raise DataError(f"numbers must be finite. Got {word}.")

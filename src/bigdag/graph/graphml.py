@@ -187,7 +187,7 @@ _XML_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 def read_graphml(file: BinaryIO, memory_limit: float | str | None) -> Graph:
     """Read any directed graph without cycles in GraphML."""
-    require_for_text(file, memory_limit)
+    require_for_text(file, 4, memory_limit)
     found = _GraphML(file)
     index = {key: v for v, key in enumerate(found.nodes)}
     source, target, weight, flags = found.arcs
