@@ -75,7 +75,9 @@ class ArrowFile:
             for i in range(reader.num_record_batches):
                 batch = reader.get_batch(i)
                 batch.validate(full=False)
-                yield (batch.slice(0, rows) if rows else batch).select(names)
+                if batch.schema.names != names:  # to select takes time for every column
+                    batch = batch.select(names)
+                yield batch.slice(0, rows) if rows else batch
 
 
 def read_columns(

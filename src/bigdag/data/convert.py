@@ -7,6 +7,7 @@ import json
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,6 +23,7 @@ from bigdag.errors import DataError, few_names
 from bigdag.resources import require_memory
 
 __all__ = [
+    "NUMBER",
     "Categories",
     "FloatArray",
     "arrow_floats",
@@ -42,7 +44,10 @@ FloatArray = npt.NDArray[np.float64]
 
 _SHOWN = 3  # columns named in a message before "and k more"
 _BLOCK = 2**20  # values worked on at a time
-_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf|infinity|nan)|true|false", re.I)
+# How a number, or a truth value, is written.
+NUMBER = r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf|infinity|nan)|true|false"
+_NUMBER = re.compile(NUMBER, re.I)
+_EXAMPLES = 1000  # cells that are looked at for a better example, where there is one already
 
 
 class DataTypeError(DataError, TypeError):
@@ -269,9 +274,12 @@ def arrow_floats(column: pa.ChunkedArray) -> FloatArray | None:
     """Return an Arrow column as floats, missing values as NaN; None if it holds no numbers."""
     if not holds_numbers(column.type):
         return None
-    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    if column.type != pa.float64():
+        column = column.cast(pa.float64(), safe=False)
+    return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
+@cache  # a wide table has one type many times
 def holds_numbers(kind: pa.DataType) -> bool:
     """Whether an Arrow type is one of numbers or truth values."""
     kinds = pa.types
@@ -360,7 +368,7 @@ def telling(values: Iterable[Any]) -> tuple[int, Any]:
             merit = 1 + isinstance(value, bytes)
         if merit > best:
             best, place, shown = merit, row, value
-        if merit == 4:
+        if merit == 4 or (best >= 2 and row >= _EXAMPLES):
             break
     return place, shown
 

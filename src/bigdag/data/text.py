@@ -6,6 +6,7 @@ import csv
 import io
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ import pyarrow.csv as pacsv
 
 from bigdag.data import content
 from bigdag.data.content import Choice, Content, TextColumn
-from bigdag.data.convert import is_number, telling
+from bigdag.data.convert import NUMBER
 from bigdag.data.labels import MISSING, is_header
 from bigdag.errors import DataError
 from bigdag.resources import require_memory
@@ -178,7 +179,9 @@ def read_text(file: TextFile, separators: str, header: Choice, covariance: bool)
 def _cells(line: str, separator: str) -> list[str]:
     if separator == " ":
         line = re.sub(r"[ \t]+", " ", line).strip(" ")
-    return [cell.strip() for cell in next(csv.reader([line], delimiter=separator))]
+    # A mark within a cell quotes no line break, so that this may be more than one row.
+    rows = csv.reader(io.StringIO(line, newline=""), delimiter=separator)
+    return [cell.strip() for cell in next(rows)]
 
 
 def _separator(first: str, second: str, candidates: str) -> str:
@@ -266,7 +269,7 @@ class _Rows:
         """Parse the lines of a block into X from `row` on; return their number."""
         if self.separator == " ":  # columns may be aligned with any number of spaces
             block = _single_spaces(block)
-        texts = set(self.text) | ({0} if self.keep_first else set())
+        texts = {*self.text, *self.truths, *([0] if self.keep_first else [])}
         table = self._parse(block, texts)
         if table is None:  # ragged, blank, or some cell is not plainly a number
             if not bytes(block).strip(b" \r\n"):
@@ -288,14 +291,14 @@ class _Rows:
                 X[rows, j] = numbers.to_numpy()
             elif numbers.type == pa.bool_():
                 X[rows, j] = numbers.cast(pa.float64()).to_numpy()
-                at, value, count = self.truths.get(j, (0, None, 0))
-                if not at:
-                    at, value = telling(_without_missing(column).to_pylist())
-                    at += row
+                if j not in self.truths:
+                    at, value = _telling_cell(_without_missing(column))
+                    self.truths[j] = (row + at, value, 0)
+                at, value, count = self.truths[j]
                 present = len(numbers) - numbers.null_count
                 self.truths[j] = (at, value, count + present)
             else:
-                self._note_text(j, numbers.to_pylist(), row)
+                self._note_text(j, numbers, row)
         return int(table.num_rows)
 
     def _parse(self, block: pa.Buffer, texts: set[int], line: int = 0) -> pa.Table | None:
@@ -304,45 +307,82 @@ class _Rows:
             name: pa.string() if j in texts else pa.float64() for j, name in enumerate(self.names)
         }
         quotes = line > 0 or np.any(np.frombuffer(block, np.uint8) == 34)
+        # A row must fit into a block, and each costs something for every column.
+        size = max(block.size if line else self.block_size, 1)
+        options = pacsv.ReadOptions(column_names=self.names, block_size=size)
         try:
-            return pacsv.read_csv(
-                pa.BufferReader(block),
-                memory_pool=content.POOL,
-                read_options=pacsv.ReadOptions(
-                    # A row must fit into a block, and each costs something for every column.
-                    column_names=self.names,
-                    block_size=max(block.size if line else self.block_size, 1),
-                ),
-                parse_options=pacsv.ParseOptions(
-                    delimiter=self.separator, newlines_in_values=bool(quotes)
-                ),
-                convert_options=pacsv.ConvertOptions(
-                    # Words for missing values are looked for below: each would cost some
-                    # kilobytes for every column.
-                    column_types=types,
-                    null_values=[""],
-                    true_values=[],
-                    false_values=[],
-                    strings_can_be_null=True,
-                ),
-            )
+            return self._read(block, types, options, newlines_in_values=bool(quotes))
         except pa.ArrowMemoryError:
             raise
         except pa.ArrowInvalid as err:
             if not line:
                 return None
-            _refuse_ragged(bytes(block), self.separator, self.d, line)
             if "UTF8" in str(err):
                 raise _not_utf8() from None
+            self._refuse_ragged(block, line)
             raise
 
-    def _note_text(self, j: int, cells: list[str | None], row: int) -> None:
+    def _read(
+        self,
+        block: pa.Buffer,
+        types: dict[str, pa.DataType],
+        options: pacsv.ReadOptions,
+        **parsing: Any,
+    ) -> pa.Table:
+        return pacsv.read_csv(
+            pa.BufferReader(block),
+            memory_pool=content.POOL,
+            read_options=options,
+            parse_options=pacsv.ParseOptions(delimiter=self.separator, **parsing),
+            convert_options=pacsv.ConvertOptions(
+                # Words for missing values are looked for later: each would cost some kilobytes
+                # for every column.
+                column_types=types,
+                null_values=[""],
+                true_values=[],
+                false_values=[],
+                strings_can_be_null=True,
+            ),
+        )
+
+    def _refuse_ragged(self, block: pa.Buffer, line: int) -> None:
+        """Raise the error for the first line of a block that has not d cells, if there is one."""
+        found: list[pacsv.InvalidRow] = []
+
+        def note(row: pacsv.InvalidRow) -> str:
+            found.append(row)
+            return "error"
+
+        # Rows are counted only where one thread reads them all.
+        options = pacsv.ReadOptions(
+            use_threads=False, column_names=self.names, block_size=block.size
+        )
+        with suppress(pa.ArrowInvalid):
+            self._read(block, {}, options, newlines_in_values=True, invalid_row_handler=note)
+        if not found:
+            return
+        row, text = found[0], np.frombuffer(block, np.uint8)
+        newline = self.file.newline[0]
+        start = 0
+        for quoted in (True, False):  # a mark within a cell quotes nothing
+            starts = _row_starts(text, newline, quoted)
+            start = int(starts[row.number - 1]) if row.number <= len(starts) else start
+            written = row.text.encode()
+            if text[start : start + len(written)].tobytes() == written:
+                break
+        line += int(np.count_nonzero(text[:start] == newline))
+        raise DataError(
+            f"line {line} has {row.actual_columns} cell{'s' * (row.actual_columns > 1)}, expected "
+            f"{self.d} as in the first line. Every line must have the same number of cells."
+        )
+
+    def _note_text(self, j: int, cells: pa.ChunkedArray, row: int) -> None:
         if j not in self.text:
-            at, value = telling(cells)
+            at, value = _telling_cell(cells)
             # The rows before held numbers.
             self.text[j] = TextColumn((row + at, value), 0, row)
-        self.text[j].cells += sum(cell is not None for cell in cells)
-        self.text[j].texts += sum(cell is not None and not is_number(cell) for cell in cells)
+        self.text[j].cells += len(cells) - cells.null_count
+        self.text[j].texts += pc.sum(pc.invert(_are_numbers(cells))).as_py() or 0
 
     def _check_truths(self, X: npt.NDArray[np.float64]) -> None:
         """Take true and false as numbers only where a column holds nothing else."""
@@ -383,6 +423,21 @@ def _parse_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return text
 
 
+def _are_numbers(text: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Whether cells read as numbers or truth values."""
+    return pc.match_substring_regex(text, rf"^({NUMBER})$", ignore_case=True)
+
+
+def _telling_cell(text: pa.ChunkedArray) -> tuple[int, str | None]:
+    """Return the row and the cell that best show that a column of a text file holds no numbers."""
+    truth = pc.is_in(pc.utf8_lower(text), value_set=pa.array(["true", "false"]))
+    for shows in (pc.invert(_are_numbers(text)), truth, text.is_valid()):
+        at = pc.index(shows, True).as_py()
+        if at >= 0:
+            return at + 1, text[at].as_py()
+    return 1, None
+
+
 def _without_missing(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column of text, without spaces around it and without words for missing values."""
     text = pc.utf8_trim(column, " \t\u00a0")
@@ -390,15 +445,12 @@ def _without_missing(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(missing, pa.scalar(None, pa.string()), text)
 
 
-def _refuse_ragged(block: bytes, separator: str, d: int, line: int) -> None:
-    """Raise the error for the first line that has not d cells, if there is one."""
-    reader = csv.reader(
-        io.StringIO(block.decode("utf-8", "replace"), newline=""), delimiter=separator
-    )
-    for cells in reader:
-        if cells and len(cells) != d:
-            raise DataError(
-                f"line {line - 1 + reader.line_num} has {len(cells)} "
-                f"cell{'s' * (len(cells) > 1)}, expected {d} as in the first line. "
-                "Every line must have the same number of cells."
-            )
+def _row_starts(text: npt.NDArray[np.uint8], newline: int, quoted: bool) -> npt.NDArray[np.int64]:
+    """Return where the lines that are not blank start; `quoted`: not those within quotes."""
+    breaks = np.flatnonzero(text == newline)
+    if quoted:
+        breaks = breaks[np.searchsorted(np.flatnonzero(text == 34), breaks) % 2 == 0]
+    starts = np.concatenate([[0], breaks + 1])
+    length = np.diff(starts, append=len(text) + 1) - 1
+    first = text[np.minimum(starts, len(text) - 1)]
+    return starts[(length > 1) | ((length == 1) & (first != 13))]
