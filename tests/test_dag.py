@@ -397,7 +397,7 @@ def test_an_edge_list_of_ones_own(tmp_path, text, names, weights):
         ("source,target,weight\na,b,1\nb,c,inf\n", "row 2 has no finite weight"),
         ("source,target,weight\n,b,1\n", "row 1 has no source"),
         ("source,target,weight\na,b,1\na,b\n", "Expected 3 columns, got 2"),
-        ("source,target,weight\na,b,1\na,b,2\n", "'a' -> 'b' is there more than once"),
+        ("source,target,weight\na,b,1\na,b,2\n", "'a' -> 'b' appears more than once"),
         ("source,target,weight,direction\na,b,1,<-\n", "direction"),
     ],
 )
@@ -498,7 +498,7 @@ def test_arcs_to_nodes_that_are_not_there_are_refused(tmp_path):
         path.write_text(json.dumps(
             {"format": "bigdag", "version": 1, "nodes": ["a", "b"], "order": [0, 1], "arcs": [arc]}
         ))  # fmt: skip
-        with pytest.raises(DataError, match="outside of the 2 nodes"):
+        with pytest.raises(DataError, match="does not exist; there are 2 nodes"):
             DAG.load(path)
 
 

@@ -81,7 +81,7 @@ def test_a_lost_header_of_a_parquet_file_is_told(tmp_path):
     diamond().save(path)
     table = pq.read_table(path).replace_schema_metadata(None)
     pq.write_table(table, path)
-    with pytest.raises(DataError, match="header that bigdag wrote is not there"):
+    with pytest.raises(DataError, match="header that bigdag wrote is missing"):
         DAG.load(path)
 
 
@@ -144,19 +144,19 @@ BY_HAND = [
     ("a.json", {"order": [0.0, 1.0]}, "whole number. Got 0.0"),
     ("a.json", {"order": [False, True]}, "whole number. Got False"),
     ("a.json", {"order": [0]}, "must have 2 entries. It has 1"),
-    ("a.json", {"nodes": [1, 2]}, "list of texts"),
-    ("a.json", {"nodes": "ab"}, "list of texts"),
+    ("a.json", {"nodes": [1, 2]}, "list of strings"),
+    ("a.json", {"nodes": "ab"}, "list of strings"),
     ("a.json", {"version": 1.5}, "version must be a whole number"),
     ("a.json", {"digest": "0" * 64}, "does not agree with its digest"),
     ("a.json", '{"format": "bigdag", "arcs": [], "arcs": []}', "more than once"),
     ("a.graphml", graphml(NODES + EDGE.replace("<edge", '<edge directed="false"')), "undirected"),
     ("a.graphml", graphml(NODES + EDGE, kind='edgedefault="undirected"'), "undirected"),
     ("a.graphml", graphml(NODES + EDGE, kind='id="G"'), "undirected"),
-    ("a.graphml", graphml(NODES + '<node id="a"/>'), "node 'a' is there more than once"),
-    ("a.graphml", graphml(NODES + EDGE.replace('"b"', '"c"')), "node 'c', which is not there"),
+    ("a.graphml", graphml(NODES + '<node id="a"/>'), "node 'a' appears more than once"),
+    ("a.graphml", graphml(NODES + EDGE.replace('"b"', '"c"')), "node 'c', which does not exist"),
     ("a.graphml", graphml(f'<node id="g"><graph edgedefault="directed">{NODES}</graph></node>'),
      "more than one graph"),
-    ("a.graphml", graphml('<node id="a"><node id="b"/></node>'), "only flat graphs"),
+    ("a.graphml", graphml('<node id="a"><node id="b"/></node>'), "nested graphs"),
     ("a.graphml", graphml(NODES + "<hyperedge/>"), "more than two nodes"),
     ("a.graphml", graphml(NODES + EDGE.replace("</edge>", '<data key="w">3</data></edge>')),
      "more than one 'weight'"),
@@ -196,7 +196,9 @@ def test_defaults_of_graphml_are_honoured(tmp_path):
     assert dag.reversible.toarray().tolist() == [[0, 1, 0], [0, 0, 0], [0, 0, 0]]
 
 
-@pytest.mark.parametrize("wrong", ["length", "float index", "2-D", "foreign member", "long order"])
+@pytest.mark.parametrize(
+    "wrong", ["length", "float index", "2-D", "foreign member", "long order", "no names"]
+)
 def test_arrays_that_do_not_fit_are_refused(tmp_path, wrong):
     arrays = {
         "bigdag": np.int64(1), "names": np.frombuffer(b'["a", "b"]', dtype=np.uint8),
@@ -206,10 +208,17 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path, wrong):
     arrays |= {
         "length": {"source": np.array([0, 0])}, "float index": {"source": np.array([0.7])},
         "2-D": {"weight": np.array([[2.0]])}, "foreign member": {"more": np.array([1])},
-        "long order": {"order": np.arange(1000)},
+        "long order": {"order": np.arange(1000)}, "no names": {},
     }[wrong]  # fmt: skip
+    if wrong == "no names":
+        del arrays["names"]
     np.savez(tmp_path / "a.npz", **arrays)
-    with pytest.raises(DataError):
+    words = {
+        "length": "one entry for each arc", "float index": "source must be a list of whole",
+        "2-D": "one entry for each arc", "foreign member": "not part of a DAG: 'more'",
+        "long order": "1000 entries, more than", "no names": "lacks what every DAG has: 'names'",
+    }[wrong]  # fmt: skip
+    with pytest.raises(DataError, match=words):
         DAG.load(tmp_path / "a.npz")
 
 

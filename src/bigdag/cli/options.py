@@ -116,7 +116,7 @@ RowLabels = Annotated[
     bool | None,
     option(
         "--row-labels/--no-row-labels",
-        help="First column labels the rows; else found out.",
+        help="Whether the first column labels the rows; detected by default.",
         panel=TABLE,
     ),
 ]

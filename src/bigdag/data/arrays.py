@@ -81,8 +81,8 @@ def _read_archive(archive: zipfile.ZipFile, memory_limit: float | str | None) ->
             raise DataError("the file is encrypted. Save it without a password.")
         if not info.filename.endswith(".npy"):
             raise DataError(
-                f"the file holds {info.filename!r}, which is no array. An NPZ file must hold one "
-                "2-D array and, if wanted, an array 'names'."
+                f"the file holds {info.filename!r}, which is not an array. An NPZ file must hold "
+                "one 2-D array and optionally an array 'names'."
             )
         with archive.open(info) as stream:
             key = info.filename.removesuffix(".npy")
@@ -92,7 +92,7 @@ def _read_archive(archive: zipfile.ZipFile, memory_limit: float | str | None) ->
     if len(tables) != 1:
         held = ", ".join(f"{key!r} {header.shape}" for key, (_, header) in members.items())
         raise DataError(
-            "an NPZ file must hold one 2-D array and, if wanted, an array 'names'. "
+            "an NPZ file must hold one 2-D array and optionally an array 'names'. "
             f"This one holds {held or 'no array'}."
         )
     info, header = members[tables[0]]
@@ -102,7 +102,7 @@ def _read_archive(archive: zipfile.ZipFile, memory_limit: float | str | None) ->
         d = header.shape[1]
         if names.dtype.kind != "U" or names.shape != (d,):
             raise DataError(
-                f"the array 'names' must hold {d} strings, one a column. "
+                f"the array 'names' must hold {d} strings, one per column. "
                 f"Got shape {names.shape} and dtype {names.dtype} instead."
             )
         require_memory(3 * names.size, "its array 'names'", "Use shorter names.", memory_limit)

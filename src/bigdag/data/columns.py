@@ -17,10 +17,10 @@ from bigdag.data.convert import (
     Categories,
     arrow_floats,
     arrow_values,
+    best_example,
     holds_numbers,
     pandas_categories,
     pandas_index,
-    telling,
 )
 from bigdag.data.names import checked_names
 from bigdag.errors import DataError
@@ -86,7 +86,7 @@ def read_columns(
     """Read the columns of numbers; the index of a pandas frame is no data."""
     all_names, types, n = file.names, file.schema.types, file.n_rows
     if n < 0:
-        raise DataError(f"the file says that it has {n} rows; it is damaged.")
+        raise DataError(f"the file says that it has {n} rows; it is damaged. Write it again.")
     checked_names(all_names, len(all_names))  # columns are read by name
     index = set(pandas_index(file.schema))
     labels, inside = None, True
@@ -135,5 +135,5 @@ def _example(file: Parquet | ArrowFile, column: int) -> tuple[int, Any]:
         values = batch.column(0)
         if holds_numbers(values.type):
             return 1, Categories(values.unique().to_pylist())
-        return telling(arrow_values(pa.chunked_array([values])))
+        return best_example(arrow_values(pa.chunked_array([values])))
     return 1, None

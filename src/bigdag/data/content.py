@@ -87,7 +87,8 @@ def new_matrix(n: int, d: int) -> npt.NDArray[np.float64]:
         return np.empty((n, d), order="F")
     except ValueError:  # NumPy's word for more bytes than there are addresses
         raise DataError(
-            f"a table of {n:,} rows and {d:,} columns fits into no memory; the file is damaged."
+            f"a table of {n:,} rows and {d:,} columns cannot fit into any memory; "
+            "the file is damaged."
         ) from None
 
 

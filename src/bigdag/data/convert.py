@@ -28,6 +28,7 @@ __all__ = [
     "FloatArray",
     "arrow_floats",
     "arrow_values",
+    "best_example",
     "column_blocks",
     "holds_numbers",
     "is_number",
@@ -37,7 +38,6 @@ __all__ = [
     "pandas_index",
     "refuse_columns",
     "require_table",
-    "telling",
 ]
 
 FloatArray = npt.NDArray[np.float64]
@@ -140,7 +140,7 @@ def _array_matrix(
             raise DataError(f"Expected a 2-D table, got {_kind(table)} instead. Reshape your data.")
         raise DataError(
             f"Expected a 2-D table, got a {array.ndim}-D array of shape {array.shape} instead. "
-            "Reshape your data to one row a sample and one column a variable"
+            "Reshape your data to one row per sample and one column per variable"
             + ("; array.reshape(-1, 1) makes one column." if array.ndim == 1 else ".")
         )
     n, d = array.shape
@@ -265,7 +265,7 @@ def _pandas_notes(schema: pa.Schema, about: str) -> list[Any]:
         return list(json.loads(raw).get(about, []))
     except (ValueError, RecursionError, AttributeError, TypeError):
         raise DataError(
-            "the metadata 'pandas' of the table are not what pandas writes, so it cannot be told "
+            "the metadata 'pandas' of the table are not what pandas writes, so it is unknown "
             "which columns are its index. Write the table again, or without these metadata."
         ) from None
 
@@ -315,7 +315,7 @@ def _fill(
             X[:, j] = column
     if not bad:
         return
-    refuse_columns(bad, names, lambda j: telling(values(j)))
+    refuse_columns(bad, names, lambda j: best_example(values(j)))
 
 
 def refuse_columns(
@@ -351,7 +351,7 @@ def refuse_columns(
     )
 
 
-def telling(values: Iterable[Any]) -> tuple[int, Any]:
+def best_example(values: Iterable[Any]) -> tuple[int, Any]:
     """Return the row and the value that best show that a column does not hold numbers."""
     if isinstance(values, Categories):
         return 1, values

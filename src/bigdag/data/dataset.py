@@ -55,13 +55,13 @@ class Dataset:
 
     Examples
     --------
-    >>> data = as_dataset([[1.0, 5.0], [2.0, 3.0], [3.0, 1.0]], names=["dose", "pain"])
+    >>> data = as_dataset([[1.0, 5.0], [2.0, 3.0], [3.0, 4.0]], names=["dose", "pain"])
     >>> data
     Dataset(n_samples=3, n_features=2, named=True)
     >>> data.mean
-    array([2., 3.])
+    array([2., 4.])
     >>> data.X[:, 1]
-    array([ 2.,  0., -2.])
+    array([ 1., -1.,  0.])
     """
 
     X: FloatArray | None
@@ -268,16 +268,16 @@ def _check_values(X: FloatArray, names: Sequence[str], what: str = "value") -> N
     for part in column_blocks(n, d):
         counts[part] = n - np.isfinite(X[:, part]).sum(axis=0)
         largest[part] = np.abs(X[:, part]).max(axis=0)
-    gaps, large = (np.flatnonzero(bad).tolist() for bad in (counts, largest > limit))
-    if gaps:
-        total, j = counts.sum(), gaps[0]
+    unusable, large = (np.flatnonzero(bad).tolist() for bad in (counts, largest > limit))
+    if unusable:
+        total, j = counts.sum(), unusable[0]
         i = int(np.argmin(np.isfinite(X[:, j])))
         raise DataError(
-            f"{total} {what}{'s are' if total > 1 else ' is'} NaN or infinite, in {len(gaps)} "
-            f"of {d} columns ({few_names([names[c] for c in gaps])}); the first is "
+            f"{total} {what}{'s are' if total > 1 else ' is'} NaN or infinite, in {len(unusable)} "
+            f"of {d} columns ({few_names([names[c] for c in unusable])}); the first is "
             f"{'NaN' if np.isnan(X[i, j]) else X[i, j]} in column {names[j]!r}, row {i + 1} "
-            "(counted from 1). Leave these rows or columns out, or fill the gaps, for example with "
-            "sklearn.impute.SimpleImputer."
+            "(counted from 1). Leave these rows or columns out, or fill in missing values, "
+            "for example with sklearn.impute.SimpleImputer."
         )
     if large:
         j = large[0]

@@ -32,17 +32,20 @@ _HEADER_WORDS = "header=True or header=False (--header or --no-header)"
 
 
 def without_row_labels(file: Content, wanted: Choice) -> tuple[Content, list[str]]:
-    """Leave out the columns that label the rows; also return what to tell of it."""
+    """Leave out the columns that label the rows; also return the warnings about it."""
     if wanted is False:
         return file, []
     d = len(file.names)
     if wanted is True:
         if d < 2:
-            raise DataError("the table has one column only, which cannot be left out as labels.")
+            raise DataError(
+                "the table has only one column, which cannot be left out as row labels. "
+                "Pass row_labels=False."
+            )
         return file.without([0]), []
     if d < 2 or not (file.named or file.lines):
         return file, []
-    if not file.named:  # no column has a name; a count of the rows is told by itself
+    if not file.named:  # no column has a name; a count of the rows is detected all the same
         if 0 in file.text or not _counts(file.X[:, 0]):
             return file, []
         return file.without([0]), [_left_out("the first column counts the rows")]
@@ -58,7 +61,7 @@ def without_row_labels(file: Content, wanted: Choice) -> tuple[Content, list[str
             name = f" (it is called {file.names[j]!r})" if file.names[j] else ""
             choice = "row_labels=True (--row-labels) if it labels the rows, and " if j == 0 else ""
             raise DataError(
-                f"column {file.places[j] + 1} has no name{name}, and it cannot be told whether it "
+                f"column {file.places[j] + 1} has no name{name}, and it is not clear whether it "
                 f"holds data: its values are not the different whole numbers of row labels "
                 f"(row 1: {file.X[0, j]:.6g}). Give it a name in the file, or pass {choice}"
                 "row_labels=False (--no-row-labels) if it holds data."
@@ -175,8 +178,8 @@ def is_header(
     if not (counted or (plain and (years or towers or whole))):
         return False, []
     raise DataError(
-        f"it cannot be told whether the first line ({shown}) holds the names of the columns or "
-        f"data. Pass {_HEADER_WORDS} to say it."
+        f"it is not clear whether the first line ({shown}) holds the names of the columns or "
+        f"data. Pass {_HEADER_WORDS} to decide it."
     )
 
 

@@ -49,7 +49,7 @@ def array_header(stream: IO[bytes], size: int, suffix: str) -> Header:
 def no_array(suffix: str) -> DataError:
     """Return the error for a file that holds no array of numbers."""
     return DataError(
-        f"the file is no {suffix} file, is damaged, or holds Python objects (pickles), "
+        f"the file is not an {suffix} file, is damaged, or holds Python objects (pickles), "
         "which are never loaded. Save an array of numbers with numpy.save or numpy.savez."
     )
 

@@ -45,8 +45,8 @@ def read_table(
     ----------
     path : str or Path
         A file that ends in .csv, .tsv or .txt (each also with .gz), .parquet, .pq, .feather,
-        .arrow, .npy or .npz. An NPZ file holds one 2-D array and, if wanted, an array `names`. The
-        separator of a CSV or TXT file is found out.
+        .arrow, .npy or .npz. An NPZ file holds one 2-D array and optionally an array `names`. The
+        separator of a CSV or TXT file is detected.
     header : bool or "auto", default="auto"
         Whether the first line of a text file holds the names of the columns. "auto": it does if any
         of its cells is text, and it does, with a warning, if it holds different whole numbers in
@@ -226,4 +226,4 @@ def _load(
         return read_npy(path, memory_limit)
     if suffix == ".npz":
         return read_npz(path, memory_limit)
-    raise DataError(f"the suffix {suffix!r} is not known. Known are {_SUFFIXES}.")
+    raise DataError(f"the suffix {suffix!r} is not known. Known suffixes are {_SUFFIXES}.")

@@ -71,7 +71,7 @@ class TextFile:
                 if ended or len(lines) > 1:
                     return lines
                 if len(data) >= _LONGEST_LINE:
-                    raise DataError("the first line is longer than 1 GB; this is no table.")
+                    raise DataError("the first line is longer than 1 GB; this is not a table.")
                 if len(data) == size:
                     size *= 2
                     require_memory(
@@ -164,7 +164,10 @@ def read_text(file: TextFile, separators: str, header: Choice, covariance: bool)
         square = n if covariance else 0
         header, notes = is_header(cells, rows[1:], _is_quoted(lines, separator), square)
     if header and len(lines) < 2:
-        raise DataError(f"the file has a header of {d} names, but no rows (0 sample(s)).")
+        raise DataError(
+            f"the file has a header of {d} names, but no rows (0 sample(s)); it needs a "
+            "line of numbers for each sample."
+        )
     rows_of_text = _Rows(file, separator, d, length, covariance)
     X = rows_of_text.read(
         content.new_matrix(n - bool(header), d), first.stop if header else first.start, size
@@ -246,7 +249,7 @@ class _Rows:
                 stop = _cut(view[:end], newline) if got else end
                 if got and not stop:
                     if end > _LONGEST_LINE:
-                        raise DataError(f"line {line} is longer than 1 GB; this is no table.")
+                        raise DataError(f"line {line} is longer than 1 GB; this is not a table.")
                     room = max(room, end)  # a line that is longer than a block
                 tail = view[stop:end].copy()
                 if stop:
@@ -292,7 +295,7 @@ class _Rows:
             elif numbers.type == pa.bool_():
                 X[rows, j] = numbers.cast(pa.float64()).to_numpy()
                 if j not in self.truths:
-                    at, value = _telling_cell(_without_missing(column))
+                    at, value = _example_of_text(_without_missing(column))
                     self.truths[j] = (row + at, value, 0)
                 at, value, count = self.truths[j]
                 present = len(numbers) - numbers.null_count
@@ -378,7 +381,7 @@ class _Rows:
 
     def _note_text(self, j: int, cells: pa.ChunkedArray, row: int) -> None:
         if j not in self.text:
-            at, value = _telling_cell(cells)
+            at, value = _example_of_text(cells)
             # The rows before held numbers.
             self.text[j] = TextColumn((row + at, value), 0, row)
         self.text[j].cells += len(cells) - cells.null_count
@@ -428,7 +431,7 @@ def _are_numbers(text: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.match_substring_regex(text, rf"^({NUMBER})$", ignore_case=True)
 
 
-def _telling_cell(text: pa.ChunkedArray) -> tuple[int, str | None]:
+def _example_of_text(text: pa.ChunkedArray) -> tuple[int, str | None]:
     """Return the row and the cell that best show that a column of a text file holds no numbers."""
     truth = pc.is_in(pc.utf8_lower(text), value_set=pa.array(["true", "false"]))
     for shows in (pc.invert(_are_numbers(text)), truth, text.is_valid()):

@@ -131,9 +131,9 @@ def flat_array(values: Any, kinds: str, what: str, length: int | None = None) ->
 
 
 def listed_names(names: Any) -> list[str]:
-    """Return the names of the nodes, if they are a list of texts."""
+    """Return the names of the nodes, if they are a list of strings."""
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise DataError("the names of the nodes must be a list of texts.")
+        raise DataError("the names of the nodes must be a list of strings.")
     return names
 
 

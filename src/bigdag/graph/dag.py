@@ -200,7 +200,7 @@ class DAG:
         0     x1     x2     1.0
         """
         if isinstance(names, str):
-            raise ParameterError(f"A subgraph needs a list of names. Got the text {names!r}.")
+            raise ParameterError(f"A subgraph needs a list of names. Got the string {names!r}.")
         nodes = np.array([self._index(v) for v in names], dtype=np.int64)
         if len(np.unique(nodes)) < len(nodes):
             twice = self.names[np.bincount(nodes).argmax()]
@@ -287,7 +287,7 @@ class DAG:
         - ``.parquet``: one row an arc (source, target, weight), the strongest first.
         - ``.csv``: the same rows as text, and below them every node twice, with empty target and
           weight: first by index, then in causal order. ``pandas.read_csv(path).dropna()`` holds
-          the arcs alone. The file ends with an empty line, so that one that was cut off is told.
+          the arcs alone. The file ends with an empty line, so that a cut is detected.
         - ``.graphml``: for networkx, igraph, Cytoscape, Gephi.
         - ``.dot``: for Graphviz; it is only written, `load` does not read it. The weight stands in
           `value`, as Graphviz takes `weight` for a wish about lengths.
@@ -509,7 +509,7 @@ def _assemble(graph: Graph) -> DAG:
     d, at = len(names), (arcs.source, arcs.target)
     ends = np.concatenate(at)
     if len(ends) and (ends.min() < 0 or ends.max() >= d):
-        raise DataError(f"An arc names a node outside of the {d} nodes.")
+        raise DataError(f"An arc ends at a node that does not exist; there are {d} nodes.")
 
     def matrix(values: NDArray[Any]) -> sparse.coo_array:
         return sparse.coo_array((values, at), shape=(d, d))
@@ -517,6 +517,6 @@ def _assemble(graph: Graph) -> DAG:
     count = matrix(np.ones(len(arcs.source))).tocsc()
     if count.nnz < len(arcs.weight):
         i, j = (int(k[0]) for k in (count > 1).nonzero())
-        raise DataError(f"The arc {names[i]!r} -> {names[j]!r} is there more than once.")
+        raise DataError(f"The arc {names[i]!r} -> {names[j]!r} appears more than once.")
     reversible = None if arcs.reversible is None else matrix(arcs.reversible)
     return DAG(matrix(arcs.weight), names, graph.order, reversible)

@@ -82,7 +82,9 @@ def read_parquet(file: BinaryIO, memory_limit: float | str | None) -> Graph:
     ids = [int((field.metadata or {}).get(b"PARQUET:field_id", -1)) for field in table.schema]
     checked = any(k // 1000 == _FIELD_ID // 1000 for k in ids) or b"bigdag_check" in metadata
     if checked and not (b"bigdag" in metadata and b"bigdag_check" in metadata):
-        raise DataError("the file is damaged: the header that bigdag wrote is not there.")
+        raise DataError(
+            "the file is damaged: the header that bigdag wrote is missing. Write it again."
+        )
     if b"bigdag" not in metadata:
         return _from_table(table)
     about = json.loads(metadata[b"bigdag"])
@@ -91,7 +93,9 @@ def read_parquet(file: BinaryIO, memory_limit: float | str | None) -> Graph:
     graph = _from_table(table, names, flat_array(about["order"], "iu", "order", len(names)))
     check = json.loads(metadata.get(b"bigdag_check", b"{}"))
     if check.get("arcs", len(table)) != len(table):
-        raise DataError(f"the file must hold {check['arcs']} arcs, and holds {len(table)}.")
+        raise DataError(
+            f"the file must hold {check['arcs']} arcs, and holds {len(table)}; it is damaged."
+        )
     return check_digest(graph, check.get("digest"))
 
 

@@ -3,7 +3,7 @@
 Nothing is checked here but the file itself; what reads a graph says what to build of it. A file
 that `write_graph` wrote and that was cut off or damaged, at whatever byte, is refused or gives the
 same graph: each format keeps a digest of the graph, and has an end that can be
-told. What a file says of its size is compared with the memory before it is read. A file without
+checked. What a file says of its size is compared with the memory before it is read. A file without
 a digest, of an earlier bigdag or of another program, is read as it is.
 """
 

@@ -59,7 +59,9 @@ def read_npz(file: BinaryIO, memory_limit: float | str | None) -> Graph:
     with np.load(file, allow_pickle=False) as arrays:
         foreign = [name for name in arrays.files if name not in _NPZ_MEMBERS]
         if foreign:
-            raise DataError(f"the file has members that no DAG has: {few_names(foreign)}.")
+            raise DataError(
+                f"the file has members that are not part of a DAG: {few_names(foreign)}."
+            )
         _check_members(arrays.zip, memory_limit)
         # Numpy reads no further than an array seems to go, and so not to the checksum after it.
         damaged = arrays.zip.testzip()
@@ -84,6 +86,9 @@ def _check_members(archive: zipfile.ZipFile, memory_limit: float | str | None) -
         with archive.open(info) as stream:
             name = info.filename.removesuffix(".npy")
             headers[name] = array_header(stream, info.file_size, ".npz")
+    missing = sorted(_NPZ_MEMBERS - {"digest", "reversible"} - headers.keys())
+    if missing:
+        raise DataError(f"the file lacks what every DAG has: {few_names(missing)}.")
     counts = {name: headers[name].shape for name in sorted(_OF_ARCS & headers.keys())}
     if len(set(counts.values())) > 1:
         raise DataError(f"its arrays must have one entry for each arc. Their shapes are {counts}.")
@@ -126,7 +131,7 @@ def read_json(file: BinaryIO, memory_limit: float | str | None) -> Graph:
     def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
-            raise DataError("an entry is there more than once.")
+            raise DataError("an entry appears more than once.")
         return found
 
     content = json.load(file, parse_constant=constant, object_pairs_hook=members)

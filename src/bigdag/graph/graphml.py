@@ -84,7 +84,7 @@ class _GraphML:
         parser.EntityDeclHandler = _refuse_entities
         parser.ParseFile(file)
         if not self._graphs:
-            raise DataError("there is no graph in it.")
+            raise DataError("the file holds no graph.")
 
     def knows(self, attribute: str) -> bool:
         """Tell whether edges have an attribute."""
@@ -104,7 +104,7 @@ class _GraphML:
                 self._key = attributes["key"]
         elif tag in ("node", "edge"):
             if around != "graph":
-                raise DataError(f"a {tag} stands inside of a {around}; only flat graphs are read.")
+                raise DataError(f"a {tag} is nested in a {around}; nested graphs cannot be read.")
             self._about = attributes
             self._data.clear()
             if tag == "edge" and attributes.get("directed", self._directed) != "true":
@@ -115,18 +115,18 @@ class _GraphML:
         elif tag == "key":
             owner, name = attributes.get("for", "all"), attributes.get("attr.name", "")
             if attributes["id"] in self.keys or (name and (owner, name) in self.keys.values()):
-                raise DataError(f"the key {attributes['id']!r} is there more than once.")
+                raise DataError(f"the key {attributes['id']!r} appears more than once.")
             self._key = attributes["id"]
             self.keys[self._key] = owner, name
         elif tag == "graph":
             self._graphs += 1
             if self._graphs > 1:
-                raise DataError("there is more than one graph in it.")
+                raise DataError("the file holds more than one graph.")
             if attributes.get("edgedefault") == "undirected":
                 raise DataError("the graph is undirected.")
             self._directed = "true" if attributes.get("edgedefault") == "directed" else ""
         elif tag == "hyperedge":
-            raise DataError("it has edges between more than two nodes.")
+            raise DataError("the file has edges between more than two nodes.")
 
     def _end(self, tag: str) -> None:
         tag = tag.rpartition("}")[2]
@@ -169,7 +169,7 @@ class _GraphML:
     def _end_node(self) -> None:
         key = self._about["id"]
         if key in self.nodes:
-            raise DataError(f"the node {key!r} is there more than once.")
+            raise DataError(f"the node {key!r} appears more than once.")
         given, exact = self._value("node", "name"), self._value("node", "exact_name")
         name = key if given is None else given
         if self.ours and exact is not None:
@@ -179,7 +179,7 @@ class _GraphML:
 
 def _refuse_entities(name: str, *_: object) -> None:
     """Refuse shorthands for text, with which a small file can stand for a huge one."""
-    raise DataError(f"it declares the entity {name!r:.60}. Write out what it stands for.")
+    raise DataError(f"the file declares the entity {name!r:.60}. Write out what it stands for.")
 
 
 _XML_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
@@ -192,12 +192,12 @@ def read_graphml(file: BinaryIO, memory_limit: float | str | None) -> Graph:
     index = {key: v for v, key in enumerate(found.nodes)}
     source, target, weight, flags = found.arcs
     for key in {*source, *target} - index.keys():
-        raise DataError(f"an edge names the node {key!r}, which is not there.")
+        raise DataError(f"an edge names the node {key!r}, which does not exist.")
     ends = [index[v] for v in source], [index[v] for v in target]
     arcs = Arcs.of(*ends, weight, flags if found.knows("reversible") else None)
     places = [place for _, place in found.nodes.values()]
     if found.digest is not None and not found.ours:
-        raise DataError("the file is damaged: the graph has no version of bigdag's format.")
+        raise DataError("the file is damaged: the version of bigdag's format is missing.")
     order = order_of_places(places) if found.ours else None
     graph = Graph([name for name, _ in found.nodes.values()], order, arcs)
     return check_digest(graph, found.digest)
