@@ -273,6 +273,8 @@ def test_truth_values_in_text(tmp_path):
         ("a,b,a\n1,2,3\n3,4,5\n", "unique.*'a'"),
         ("a,b\n1,2\n3,5\n".encode("utf-16"), "not UTF-8"),
         (b"\x00\xff\x12" * 50, "not UTF-8"),
+        (b"a,b\n" + b"1,2\n3,5\n" * 40 + b"3,\xff,4\n", "not UTF-8"),  # also ragged
+        (b"a,b\n" + b"1,2\n3,5\n" * 40 + b"3,\xff\n", "not UTF-8"),
     ],
 )
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])

@@ -317,10 +317,12 @@ class _Rows:
             return self._read(block, types, options, newlines_in_values=bool(quotes))
         except pa.ArrowMemoryError:
             raise
-        except pa.ArrowInvalid as err:
+        except pa.ArrowInvalid:
             if not line:
                 return None
-            if "UTF8" in str(err):
+            try:
+                bytes(block).decode()
+            except UnicodeDecodeError:
                 raise _not_utf8() from None
             self._refuse_ragged(block, line)
             raise
