@@ -166,6 +166,14 @@ def test_public_names_load(name):
     assert name in dir(bigdag)
 
 
+def test_the_door_in_loads_what_is_asked_for():
+    from bigdag import data
+
+    assert data.as_dataset([[1.0, 2.0], [2.0, 1.0], [4.0, 3.0]]).n_features == 2
+    with pytest.raises(AttributeError, match="no attribute 'as_data'"):
+        _ = data.as_data
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'Proximas'"):
         _ = bigdag.Proximas

@@ -101,6 +101,25 @@ def test_a_file_that_pandas_wrote_again_is_an_edge_list(tmp_path, suffix):
     assert set(DAG.load(path).names) == {"sky", "rain", "wind", "sea"}
 
 
+def test_a_flip_far_into_a_large_array_is_detected(tmp_path):
+    path = tmp_path / "dag.npz"
+    DAG(np.triu(np.ones((60, 60)), 1)).save(path)
+    whole = bytearray(path.read_bytes())
+    whole[len(whole) // 2] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(DataError, match=r"checksum of \w+\.npy is wrong"):
+        DAG.load(path)
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.large_string(), pa.binary()])
+def test_ends_of_any_type_in_a_parquet_file(tmp_path, kind):
+    ends = [pa.array(["1", "2"]), pa.array(["2", None])]
+    table = pa.table({"source": ends[0].cast(kind), "target": ends[1].cast(kind), "more": [1, 2]})
+    pq.write_table(table, tmp_path / "mine.parquet")
+    dag = DAG.load(tmp_path / "mine.parquet")
+    assert (dag.names, dag.n_arcs) == (("1", "2"), 1)
+
+
 def test_files_of_an_earlier_bigdag_are_read(tmp_path):
     dag = DAG([[0, 2.0], [0, 0]], ["a", "b"], [0, 1])
     (tmp_path / "a.csv").write_text("source,target,weight\na,b,2.0\na,,\nb,,\na,,\nb,,\n")

@@ -43,16 +43,11 @@ class TextFile:
         self.newline = b"\n"
         self.block_size = content.BLOCK  # bytes that are parsed at a time
 
-    def open(self, begin: int = 0) -> pa.NativeFile:
-        """Return the text from byte `begin` on."""
+    def open(self) -> pa.NativeFile:
+        """Return the text as a stream."""
         stream = pa.OSFile(os.fsencode(self.path))
         if self.path.suffix.lower() == ".gz":
             stream = pa.CompressedInputStream(stream, "gzip")
-        while begin:
-            read = len(stream.read(min(begin, content.BLOCK)))
-            if not read:
-                raise content.changed()
-            begin -= read
         return stream
 
     def first_lines(self) -> list[_Line]:

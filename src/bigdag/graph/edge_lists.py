@@ -66,16 +66,17 @@ def read_parquet(file: BinaryIO, memory_limit: float | str | None) -> Graph:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    columns = pq.read_schema(file).names
+    _check_columns(columns)
     # The ends stay numbers into a list of names until it is known what they take as text.
     parquet = pq.ParquetFile(
         file, page_checksum_verification=True, read_dictionary=["source", "target"]
     )
-    _check_columns(parquet.schema_arrow.names)
     found = parquet.metadata
     size = sum(found.row_group(k).total_byte_size for k in range(found.num_row_groups))
     remedy = "Use a machine with more memory."
     require_memory(3 * size + 60 * found.num_rows, "its DAG", remedy, memory_limit)
-    table = parquet.read([name for name in _COLUMNS if name in parquet.schema_arrow.names])
+    table = parquet.read([name for name in _COLUMNS if name in columns])
     text = sum(_text_size(table[end]) for end in ("source", "target"))
     require_memory(2**25 + 4 * text + 100 * len(table), "its DAG", remedy, memory_limit)
     metadata = table.schema.metadata or {}
