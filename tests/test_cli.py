@@ -191,10 +191,16 @@ def test_a_world_in_other_units_keeps_truth_and_tables_together(units):
     assert abs(card["var_sortability"] - 0.5) < 0.3
 
 
-@pytest.mark.parametrize("suffix", [".npz", ".csv", ".graphml", ".dot", ".json", ".parquet"])
+@pytest.mark.parametrize("suffix", [".npz", ".csv", ".graphml", ".json", ".parquet"])
 def test_every_format_of_a_dag(suffix):
     bigdag_("fit", table(), "--out", f"dag{suffix}", "--quiet")
     assert bigdag_json("show", f"dag{suffix}")["n_variables"] == 4
+
+
+def test_a_dot_file_is_written_and_not_read():
+    bigdag_("fit", table(), "--out", "dag.dot", "--quiet")
+    assert Path("dag.dot").read_text().startswith("digraph")
+    assert ".graphml" in bigdag_("show", "dag.dot", code=2)[1]
 
 
 def test_names_and_tables_without_a_header():
@@ -577,7 +583,7 @@ def test_a_constant_column_is_told_of_once():
 # ------------------------------------------------------------------ undirected edges
 
 
-@pytest.mark.parametrize("suffix", [".npz", ".csv", ".graphml", ".dot", ".json", ".parquet"])
+@pytest.mark.parametrize("suffix", [".npz", ".csv", ".graphml", ".json", ".parquet"])
 def test_undirected_edges_are_kept_and_shown(suffix):
     # A chain has no direction, a collider has one.
     weights = np.zeros((6, 6))

@@ -30,7 +30,8 @@ from bigdag.graph.files import check_output
 from bigdag.writing import whole_file
 
 QUICK = settings(max_examples=50, deadline=None)
-SUFFIXES = (".npz", ".parquet", ".csv", ".graphml", ".dot", ".json")
+SUFFIXES = (".npz", ".parquet", ".csv", ".graphml", ".json")
+WRITTEN = (*SUFFIXES, ".dot")
 AWKWARD = [
     "",
     " ",
@@ -133,8 +134,11 @@ def test_the_order_found_lists_causes_first(dag):
         ({"weights": [[0, "a"], [0, 0]]}, "real"),
         ({"weights": [[0, 0], [0, 1]]}, "its own cause"),
         ({"weights": np.zeros((2, 2)), "names": ["a"]}, "one name"),
-        ({"weights": np.zeros((2, 2)), "names": ["a", "a"]}, "'a' is there more than once"),
-        ({"weights": np.zeros((2, 2)), "names": "ab"}, "list"),
+        (
+            {"weights": np.zeros((2, 2)), "names": ["a", "a"]},
+            "unique. More than one node is called 'a'",
+        ),
+        ({"weights": np.zeros((2, 2)), "names": "ab"}, "sequence of strings"),
         ({"weights": np.zeros((2, 2)), "names": ["a", "\ud800"]}, "Unicode"),
         ({"weights": np.zeros((2, 2)), "order": [0, 0]}, "once"),
         ({"weights": np.zeros((2, 2)), "order": [0]}, "once"),
@@ -393,7 +397,7 @@ def test_an_edge_list_of_ones_own(tmp_path, text, names, weights):
         ("source,target,weight\na,b,1\nb,c,inf\n", "row 2 has no finite weight"),
         ("source,target,weight\n,b,1\n", "row 1 has no source"),
         ("source,target,weight\na,b,1\na,b\n", "Expected 3 columns, got 2"),
-        ("source,target,weight\na,b,1\na,b,2\n", "'a' -> 'b' is there more than once"),
+        ("source,target,weight\na,b,1\na,b,2\n", "'a' -> 'b' appears more than once"),
         ("source,target,weight,direction\na,b,1,<-\n", "direction"),
     ],
 )
@@ -432,11 +436,14 @@ def test_graphml_of_networkx_is_read(tmp_path):
         DAG.load(tmp_path / "flat.graphml")
 
 
-def test_a_foreign_dot_file_is_refused(tmp_path):
-    path = tmp_path / "other.dot"
-    path.write_text('digraph { "a" -> "b"; }\n')
-    with pytest.raises(DataError, match="only DOT files that bigdag wrote"):
-        DAG.load(path)
+def test_a_dot_file_is_only_written(tmp_path):
+    diamond().save(tmp_path / "dag.DOT")
+    with pytest.raises(ParameterError) as caught:
+        DAG.load(tmp_path / "dag.DOT")
+    words = (
+        "only written, for Graphviz. A DAG can be read from .npz, .parquet, .csv, .graphml, .json."
+    )
+    assert words in str(caught.value)
 
 
 def test_dot_quotes_names_and_leaves_heads_off(tmp_path):
@@ -477,7 +484,8 @@ def test_a_file_with_a_cycle_is_a_graph_error(tmp_path, suffix, monkeypatch):
 
 @pytest.mark.parametrize("suffix", [s for s in SUFFIXES if s != ".csv"])
 def test_a_newer_format_is_refused(tmp_path, suffix, monkeypatch):
-    monkeypatch.setattr("bigdag.graph.files._VERSION", 2)
+    for module in ("edge_lists", "formats", "graphml"):
+        monkeypatch.setattr(f"bigdag.graph.{module}.VERSION", 2)
     diamond().save(tmp_path / f"dag{suffix}")
     monkeypatch.undo()
     with pytest.raises(DataError, match=r"format 2.*newer bigdag"):
@@ -490,7 +498,7 @@ def test_arcs_to_nodes_that_are_not_there_are_refused(tmp_path):
         path.write_text(json.dumps(
             {"format": "bigdag", "version": 1, "nodes": ["a", "b"], "order": [0, 1], "arcs": [arc]}
         ))  # fmt: skip
-        with pytest.raises(DataError, match="outside of the 2 nodes"):
+        with pytest.raises(DataError, match="does not exist; there are 2 nodes"):
             DAG.load(path)
 
 
@@ -523,7 +531,7 @@ def test_save_into_a_missing_folder_or_over_a_folder(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["folder.csv"]
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", WRITTEN)
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, suffix, monkeypatch):
     path = tmp_path / f"dag{suffix}"
     path.write_text("precious")

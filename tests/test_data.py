@@ -17,9 +17,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import validate_data
 
-from bigdag import SortRegress
+from bigdag import SortRegress, resources
+from bigdag.data.copies import find_copies
 from bigdag.data.dataset import Dataset, as_dataset
-from bigdag.errors import DataError, DataWarning
+from bigdag.errors import DataError, DataWarning, MemoryLimitError
 
 pytestmark = pytest.mark.filterwarnings("error::bigdag.errors.DataWarning")
 
@@ -179,6 +180,32 @@ def test_names_rules():
             as_dataset(TABLE, names=bad)
 
 
+def test_names_that_cannot_be_written_are_refused_before_the_learning():
+    names = ["u", "a\ud800", "w"]
+    for table in (TABLE, as_dataset(TABLE)):
+        with pytest.raises(DataError, match=r"valid Unicode text.*'a\\ud800'"):
+            as_dataset(table, names=names)
+    with pytest.raises(DataError, match="valid Unicode"):
+        Dataset.from_covariance(_covariance(3), 9, names=names)
+    with pytest.raises(DataError, match="valid Unicode"):
+        SortRegress().fit(pd.DataFrame(TABLE, columns=pd.Index(names, dtype=object)))
+
+
+def _masked(values):
+    return np.ma.masked_array(values)
+
+
+@pytest.mark.parametrize(
+    "make", [np.asarray, np.float32, pd.DataFrame, _masked, lambda X: pa.table(pd.DataFrame(X))]
+)
+def test_a_copy_beyond_the_limit_is_refused_before_it_is_made(make):
+    table = make(np.zeros((2000, 3000)))
+    held = resources.memory_held()
+    with pytest.raises(MemoryLimitError, match=r"needs .* of memory"):
+        as_dataset(table, None, held + 30 * 2**20)
+    assert resources.memory_held() - held < 20 * 2**20
+
+
 def test_labels_that_are_not_text_become_names():
     frame = pd.DataFrame(TABLE)
 
@@ -323,6 +350,48 @@ def test_no_copies():
     with pytest.warns(DataWarning, match="constant") as caught:
         as_dataset(np.column_stack([np.ones(4), np.ones(4), rng.normal(size=4)]))
     assert len(caught) == 1
+
+
+def test_many_copies_in_single_precision_are_told():
+    # Each column is rounded on its own, so that they differ by some 6e-8.
+    column = np.random.default_rng(7).normal(20, 5, size=60).astype(np.float32)
+    factor = np.linspace(2, 5, 20_000, dtype=np.float32)
+    values = np.outer(column, factor) - factor[::-1]
+    values[:, ::3] *= -1
+    assert values.dtype == np.float32
+    with pytest.warns(DataWarning, match=r"20000 of 20000 .*'x2' and 19,997 more\)\."):
+        as_dataset(values)
+    with pytest.warns(DataWarning, match=r"20000 of 20001 columns"):
+        as_dataset(np.column_stack([values, 1.8 * column.astype(float) + 1e-7 * column**2]))
+    # In double precision a difference of that size is one.
+    noise = np.random.default_rng(8).normal(size=(60, 2))
+    as_dataset(np.column_stack([noise[:, 0], noise[:, 0] + 1e-7 * noise[:, 1]]))
+
+
+def test_copies_that_are_no_copies():
+    t = np.random.default_rng(9).normal(size=3000)
+    as_dataset(np.vstack([t, t + 1]))  # two samples, one difference
+    as_dataset(np.random.default_rng(10).normal(size=(3, 2000)).astype(np.float32))
+    zero = np.array([[1.0, -1.0], [-1.0, 1.0], [0.0, 0.0]])
+    with pytest.warns(DataWarning, match="copies"):
+        as_dataset(zero)
+
+
+@pytest.mark.filterwarnings("ignore")
+@given(
+    hnp.arrays(np.float64, (5, 12), elements=st.sampled_from([0.0, 1.0, 2.0, -1.0])),
+    st.integers(-3, 3),
+)
+def test_copies_are_those_of_a_comparison_of_all_pairs(values, exponent):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        X = as_dataset(values * 10.0**exponent).X
+    norm = np.linalg.norm(X, axis=0)
+    scaled = X / np.where(norm, norm, 1)
+    same = (np.abs(scaled.T @ scaled) > 1 - 1e-12) & (norm > 0)
+    expected = sorted({tuple(np.flatnonzero(row)) for row in same if row.sum() > 1})
+    found = find_copies(X, np.zeros(12), norm, 12)
+    assert found == (sum(map(len, expected)), len(expected), [list(group) for group in expected])
 
 
 # What is refused.

@@ -34,12 +34,14 @@ ROOMS = [
 ]
 ROOM = {name: depth for depth, names in enumerate(ROOMS) for name in names}
 
+TABLE_FILES = {f"data.{name}" for name in ("tables", "text", "columns", "arrays", "labels")}
+
 # What a room must not even reach by a detour.
 NEVER = {
-    "engine": {"data.tables", "graph.files", "metrics", "evaluation", "learners"},
-    "search": {"data.tables", "metrics", "evaluation", "learners"},
-    "learners": {"data.tables", "metrics", "evaluation", "graph.draw", "simulate"},
-    "evaluation": {"data.tables", "graph.draw", "simulate"},
+    "engine": TABLE_FILES | {"graph.files", "metrics", "evaluation", "learners"},
+    "search": TABLE_FILES | {"metrics", "evaluation", "learners"},
+    "learners": TABLE_FILES | {"metrics", "evaluation", "graph.draw", "simulate"},
+    "evaluation": TABLE_FILES | {"graph.draw", "simulate"},
 }
 
 HEAVY = {"dask", "matplotlib", "numba", "numpy", "pandas", "pyarrow", "scipy", "sklearn", "torch"}
@@ -162,6 +164,14 @@ def test_public_names_load(name):
         pytest.skip(f"{home} is not there yet")
     assert getattr(bigdag, name) is not None
     assert name in dir(bigdag)
+
+
+def test_the_door_in_loads_what_is_asked_for():
+    from bigdag import data
+
+    assert data.as_dataset([[1.0, 2.0], [2.0, 1.0], [4.0, 3.0]]).n_features == 2
+    with pytest.raises(AttributeError, match="no attribute 'as_data'"):
+        _ = data.as_data
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -16,6 +16,7 @@ from PIL import Image
 
 from bigdag.errors import GraphError, MissingExtraError, OutputExistsError, ParameterError
 from bigdag.graph import draw as plot
+from bigdag.graph import layout as layouts
 from bigdag.graph.dag import DAG
 
 
@@ -36,7 +37,7 @@ def hub(k):
 
 
 def arrange(dag, em=8.0):
-    return plot._arrange(dag, np.full(dag.n_nodes, 4 * em), em)
+    return layouts.arrange(dag, np.full(dag.n_nodes, 4 * em), em)
 
 
 def texts(path):

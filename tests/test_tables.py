@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import time
 import warnings
 from pathlib import Path
 
@@ -116,7 +115,7 @@ def test_a_header_of_numbers_is_told_with_a_warning(tmp_path, first, rows, names
 )
 def test_a_first_line_that_may_be_either_is_refused(tmp_path, first):
     path = write(tmp_path, "t.csv", f"{first}\n{COUNTS}{COUNTS}")
-    with pytest.raises(DataError, match=r"cannot be told.*--header or --no-header"):
+    with pytest.raises(DataError, match=r"not clear.*--header or --no-header"):
         read_table(path)
     assert read_table(path, header=True).names == tuple(first.split(","))
     assert read_table(path, header=False).n_samples == 9
@@ -205,7 +204,7 @@ def test_row_labels_can_be_said(tmp_path):
     check_holds(read_table(tmp_path / "t.npy", row_labels=True), TABLE[:, 1:])
     with pytest.raises(ParameterError, match="row_labels must be"):
         read_table(path, row_labels="first")
-    with pytest.raises(DataError, match="one column only"):
+    with pytest.raises(DataError, match="only one column"):
         read_table(write(tmp_path, "t.csv", "a\n1\n2\n"), row_labels=True)
 
 
@@ -216,7 +215,7 @@ def test_a_stray_word_in_a_column_without_a_name_does_not_make_it_labels(tmp_pat
 
 
 def test_files_of_more_than_one_block(tmp_path, monkeypatch):
-    monkeypatch.setattr("bigdag.data.tables._BLOCK", 200)
+    monkeypatch.setattr("bigdag.data.content.BLOCK", 200)
     values = np.random.default_rng(8).normal(size=(300, 3)).round(3)
     rows = [[str(v) for v in row] for row in values.tolist()]
     rows[120][1] = "+" + rows[120][1].lstrip("-")
@@ -244,7 +243,7 @@ def test_files_of_more_than_one_block(tmp_path, monkeypatch):
 
 
 def test_truth_values_and_numbers_in_one_column_are_text(tmp_path, monkeypatch):
-    monkeypatch.setattr("bigdag.data.tables._BLOCK", 16)
+    monkeypatch.setattr("bigdag.data.content.BLOCK", 16)
     rows = ["1,2"] * 50 + ["2,true"] * 50
     with pytest.raises(DataError, match=r"'b' \(row 51: 'true'\)"):
         read_table(write(tmp_path, "t.csv", "\n".join(["a,b", *rows])))
@@ -274,6 +273,8 @@ def test_truth_values_in_text(tmp_path):
         ("a,b,a\n1,2,3\n3,4,5\n", "unique.*'a'"),
         ("a,b\n1,2\n3,5\n".encode("utf-16"), "not UTF-8"),
         (b"\x00\xff\x12" * 50, "not UTF-8"),
+        (b"a,b\n" + b"1,2\n3,5\n" * 40 + b"3,\xff,4\n", "not UTF-8"),  # also ragged
+        (b"a,b\n" + b"1,2\n3,5\n" * 40 + b"3,\xff\n", "not UTF-8"),
     ],
 )
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
@@ -294,14 +295,56 @@ def test_a_ragged_line_far_down_and_a_late_text_cell(tmp_path):
         read_table(write(tmp_path, "t.csv", "\n".join(lines)))
 
 
-def test_a_wide_csv_is_read_in_seconds(tmp_path):
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('a,b\n"1\n\n",2\n3,4\n5\n', 6),  # line breaks within quotes
+        ('a,b\n1,2\n"3\n3"\n5,7\n', 3),  # the ragged row itself has one
+        ("a,b\r\n\r\n1,2\r\n\r\n3\r\n", 5),
+        ("a,b\r1,2\r\r3\r", 4),
+        ('a,b\n1,5"\n2,3\n7\n', 4),  # a mark within a cell
+        ('a,b\n1,5"\n\n2,6"\n7\n', 5),
+        ("a,b\n1,ü\n7,8,9", 3),
+        ("1,2\n3,4,5", 2),
+    ],
+)
+@pytest.mark.parametrize("block", [8, 2**24])
+def test_the_line_of_a_ragged_row(tmp_path, monkeypatch, text, line, block):
+    monkeypatch.setattr("bigdag.data.content.BLOCK", block)
+    with pytest.raises(DataError, match=rf"line {line} has \d cells?, expected 2 as in the first"):
+        read_table(write(tmp_path, "t.csv", text))
+
+
+def test_the_line_of_a_ragged_row_in_aligned_columns(tmp_path):
+    with pytest.raises(DataError, match="line 5 has 3 cells, expected 2"):
+        read_table(write(tmp_path, "t.txt", " a   b\n\n  1   2\n 3  4 \n\t5 6  7\n"))
+
+
+def test_the_example_of_a_long_column_of_text(tmp_path):
+    rows = ["1,true", "2,false"] * 800 + ["3,", "4,TRUE", "5,oops"]
+    with pytest.raises(DataError, match=r"1 of 2 columns.*'b' \(row 1603: 'oops'\)"):
+        read_table(write(tmp_path, "t.csv", "\n".join(["a,b", *rows])))
+    with pytest.raises(DataError, match=r"'b' \(row 1: '7'\)"):
+        as_dataset(pd.DataFrame({"a": range(2000), "b": ["7"] * 1999 + ["oops"]}))
+    late = np.array([[7]] * 1999 + [["oops"]], dtype=object)
+    with pytest.raises(DataError, match=r"'x0' \(row 2000: 'oops'\)"):
+        as_dataset(late)
+
+
+def test_truth_values_and_missing_ones_over_many_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr("bigdag.data.content.BLOCK", 32)
+    rows = [",1"] * 20 + ["True,2", "false,3", "true,7"] * 20
+    with pytest.raises(DataError, match=r"20 values are NaN.*column 'a', row 1 "):
+        read_table(write(tmp_path, "t.csv", "\n".join(["a,b", *rows])))
+    data = read_table(write(tmp_path, "t.csv", "\n".join(["a,b", *rows[20:]])))
+    check_holds(data, [[1, 2], [0, 3], [1, 7]] * 20)
+
+
+def test_a_wide_csv(tmp_path):
     values = np.random.default_rng(5).normal(size=(200, 5000))
     path = tmp_path / "wide.csv"
     pa.csv.write_csv(pa.table(list(values.T), names=[f"g{j}" for j in range(5000)]), path)
-    start = time.perf_counter()
-    data = read_table(path)
-    assert time.perf_counter() - start < 5
-    check_holds(data, values)
+    check_holds(read_table(path), values)
 
 
 def test_a_line_longer_than_the_usual_block_of_the_reader(tmp_path):
@@ -366,7 +409,7 @@ def test_the_index_of_a_pandas_file_is_no_column(tmp_path):
     assert data.names == ("a", "b", "c")
 
 
-def test_arrow_files_with_text_or_gaps(tmp_path):
+def test_arrow_files_with_text_or_missing_values(tmp_path):
     table = pa.table({"a": [1.0, None, 3.0], "b": [1, 2, 3]})
     pyarrow.feather.write_feather(table, tmp_path / "t.feather")
     with pytest.raises(DataError, match="column 'a', row 2"):
@@ -439,7 +482,7 @@ def test_paths(tmp_path):
     with pytest.raises(DataError, match="is a directory"):
         read_table(tmp_path)
     for name in ("t.xlsx", "t", "t.gz", "t.parquet.gz"):
-        with pytest.raises(DataError, match=r"not known. Known are \.csv.*\.npz"):
+        with pytest.raises(DataError, match=r"not known. Known suffixes are \.csv.*\.npz"):
             read_table(write(tmp_path, name, "1,2\n3,4\n"))
 
 

@@ -82,7 +82,7 @@ Install it with: pip install 'bigdag[torch]'
     )
 
 
-def few_names(names: Sequence[str], shown: int = 3) -> str:
+def few_names(names: Sequence[object], shown: int = 3) -> str:
     """Return some names for a message, and how many more there are.
 
     Examples

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from bigdag import resources
 from bigdag.cli import app
-from bigdag.data import tables
+from bigdag.data import content, text
 from bigdag.data.tables import read_covariance, read_table
 from bigdag.errors import DataError, DataWarning, MemoryLimitError
 
@@ -280,11 +280,11 @@ MEASURED = """
 import sys, warnings
 from pathlib import Path
 from bigdag import resources
-from bigdag.data import tables
+from bigdag.data import arrays, convert, tables, text
 announced = []
 def require(need, *rest):
     announced.append(resources.memory_held() + need)
-tables.require_memory = require
+arrays.require_memory = convert.require_memory = text.require_memory = require
 warnings.simplefilter("ignore")
 tables.read_table(sys.argv[1])
 # Not that of getrusage, which begins with the size of the parent.
@@ -310,7 +310,7 @@ def test_memory_that_is_used_up_is_called_so(tmp_path, monkeypatch, error):
         raise error
 
     (tmp_path / "t.csv").write_text(CSV)
-    monkeypatch.setattr(tables.pacsv, "read_csv", fail)
+    monkeypatch.setattr(text.pacsv, "read_csv", fail)
     with pytest.raises(MemoryLimitError, match="memory is used up") as caught:
         read_table(tmp_path / "t.csv")
     assert "damaged" not in str(caught.value)
@@ -330,14 +330,14 @@ def test_a_file_that_is_cut_while_it_is_read(tmp_path, monkeypatch, name, keep):
         {".csv": frame.to_csv, ".parquet": frame.to_parquet, ".feather": frame.to_feather}[
             path.suffix
         ](path)
-    matrix = tables._matrix
+    matrix = content.new_matrix
 
     def cut(n, d):
         with path.open("r+b") as file:
             file.truncate(int(keep * path.stat().st_size))
         return matrix(n, d)
 
-    monkeypatch.setattr(tables, "_matrix", cut)
+    monkeypatch.setattr(content, "new_matrix", cut)
     with pytest.raises(DataError):
         read_table(path)
 
@@ -352,7 +352,7 @@ def test_a_pipe_is_no_table(tmp_path):
 def test_arrow_gets_only_memory_that_it_owns(tmp_path, monkeypatch, name):
     """A thread of Arrow that frees a buffer of Python while the interpreter ends aborts it."""
     owned, given = [], []
-    allocate, read = pa.allocate_buffer, tables.pacsv.read_csv
+    allocate, read = pa.allocate_buffer, text.pacsv.read_csv
 
     def allocated(*args, **kwargs):
         buffer = allocate(*args, **kwargs)
@@ -364,10 +364,10 @@ def test_arrow_gets_only_memory_that_it_owns(tmp_path, monkeypatch, name):
         source.seek(0)
         return read(source, **kwargs)
 
-    monkeypatch.setattr(tables.pa, "allocate_buffer", allocated)
-    monkeypatch.setattr(tables.pacsv, "read_csv", reading)
-    text = CSV.replace("\n", ",oops\n", 3)
-    (tmp_path / name).write_text(text.replace(",", "  ") if name == "t.txt" else text)
+    monkeypatch.setattr(text.pa, "allocate_buffer", allocated)
+    monkeypatch.setattr(text.pacsv, "read_csv", reading)
+    table = CSV.replace("\n", ",oops\n", 3)
+    (tmp_path / name).write_text(table.replace(",", "  ") if name == "t.txt" else table)
     with pytest.raises(DataError):
         read_table(tmp_path / name)
     assert given

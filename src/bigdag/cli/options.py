@@ -36,10 +36,11 @@ def file_argument(metavar: str, help: str) -> Any:
 
 METHOD, SEARCH, TABLE = "The method", "The search over orders", "The table"
 FORMATS = ".parquet, .npz, .csv, .graphml, .dot or .json"
+READABLE = FORMATS.replace(".dot ", "").replace(".graphml, or", ".graphml or")
 
 Json = Annotated[bool, option("--json", help="Print one JSON object instead.")]
 Force = Annotated[bool, option("--force", help="Overwrite what exists.")]
-Dag = Annotated[Path, file_argument("DAG", f"A file that ends in {FORMATS}.")]
+Dag = Annotated[Path, file_argument("DAG", f"A file that ends in {READABLE}.")]
 
 Table = Annotated[
     Path,
@@ -115,7 +116,7 @@ RowLabels = Annotated[
     bool | None,
     option(
         "--row-labels/--no-row-labels",
-        help="First column labels the rows; else found out.",
+        help="Whether the first column labels the rows; detected by default.",
         panel=TABLE,
     ),
 ]

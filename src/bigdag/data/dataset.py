@@ -6,46 +6,29 @@ float64 numbers, at least two samples, one unique name a column, constant column
 
 from __future__ import annotations
 
-import datetime
-import json
-import re
-import reprlib
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import pyarrow as pa
-import pyarrow.interchange as interchange
-from scipy import sparse
 
-from bigdag.errors import DataError, DataWarning
+from bigdag.data.convert import FloatArray, column_blocks, matrix_of, names_of
+from bigdag.data.copies import find_copies
+from bigdag.data.names import checked_names, default_names
+from bigdag.errors import DataError, DataWarning, few_names
 
 __all__ = ["Dataset", "as_dataset"]
-
-FloatArray = npt.NDArray[np.float64]
 
 # Beyond this the square of a value, which every learner needs, is no float64 any more.
 _LARGEST = 1e150
 # A column whose standard deviation is below this share of its largest value differs from a constant
 # only by rounding; one below the inverse of _LARGEST has a variance that vanishes in float64.
 _ROUNDING = 1e-13
-_SHOWN = 3  # columns named in a message before "and k more"
-_BLOCK = 2**20  # values worked on at a time
-# Two columns of length 1 that are no further apart than this are copies of each other.
-_COPIES = 1e-9
-
-_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf|infinity|nan)|true|false", re.I)
-
-
-class _DataTypeError(DataError, TypeError):
-    """Bad data that Python and scikit-learn call a `TypeError`."""
+_SHOWN = 3  # groups of columns named in a message before "and k more"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,13 +55,13 @@ class Dataset:
 
     Examples
     --------
-    >>> data = as_dataset([[1.0, 5.0], [2.0, 3.0], [3.0, 1.0]], names=["dose", "pain"])
+    >>> data = as_dataset([[1.0, 5.0], [2.0, 3.0], [3.0, 4.0]], names=["dose", "pain"])
     >>> data
     Dataset(n_samples=3, n_features=2, named=True)
     >>> data.mean
-    array([2., 3.])
+    array([2., 4.])
     >>> data.X[:, 1]
-    array([ 2.,  0., -2.])
+    array([ 1., -1.,  0.])
     """
 
     X: FloatArray | None
@@ -137,14 +120,16 @@ class Dataset:
         Dataset(n_samples=100, n_features=2, named=False)
         """
         matrix, found = matrix_of(S)
-        rows = _names_of(S.index) if isinstance(S, pd.DataFrame) and found is not None else None
+        rows = names_of(S.index) if isinstance(S, pd.DataFrame) and found is not None else None
         if rows is not None and found is not None:
             check_row_names(rows, found)
-        given = checked_names(names, found, matrix.shape[1])
+        given = _chosen_names(names, found, matrix.shape[1])
         return covariance_dataset(matrix, n_samples, *given)
 
 
-def as_dataset(table: Any, names: Sequence[str] | None = None) -> Dataset:
+def as_dataset(
+    table: Any, names: Sequence[str] | None = None, memory_limit: float | str | None = None
+) -> Dataset:
     """Check and centre a table.
 
     Parameters
@@ -158,6 +143,9 @@ def as_dataset(table: Any, names: Sequence[str] | None = None) -> Dataset:
         DataFrame that are not text become text: 2019 is "2019", a date is in ISO form as in
         "2020-12-31", and the levels of a MultiIndex are joined as in "mean_height", without empty
         ones. The labels 0, 1, 2, ... that pandas makes up are no names.
+    memory_limit : float or str, optional
+        What the whole process may hold, in bytes or as in "4GB"; by default what the machine can
+        spare.
 
     Returns
     -------
@@ -168,6 +156,8 @@ def as_dataset(table: Any, names: Sequence[str] | None = None) -> Dataset:
     ------
     DataError
         If the table cannot be learnt from; the message says where and why.
+    MemoryLimitError
+        If the copy would need more than the limit; raised before it is made.
 
     Warns
     -----
@@ -188,9 +178,19 @@ def as_dataset(table: Any, names: Sequence[str] | None = None) -> Dataset:
     if isinstance(table, Dataset):
         if names is None:
             return table
-        return replace(table, names=checked_names(names, None, table.n_features)[0], named=True)
-    X, found = matrix_of(table)
-    return centred_dataset(X, *checked_names(names, found, X.shape[1]))
+        return replace(table, names=checked_names(names, table.n_features), named=True)
+    X, found = matrix_of(table, memory_limit)
+    return centred_dataset(X, *_chosen_names(names, found, X.shape[1]))
+
+
+def _chosen_names(
+    given: Sequence[str] | None, found: tuple[str, ...] | None, d: int
+) -> tuple[tuple[str, ...], bool]:
+    """Return the names to use, and whether they are more than x0, x1, ..."""
+    names = found if given is None else given
+    if names is None:
+        return default_names(d), False
+    return checked_names(names, d), True
 
 
 # From a table to a Dataset.
@@ -204,7 +204,7 @@ def centred_dataset(X: FloatArray, names: tuple[str, ...], named: bool) -> Datas
     n, d = X.shape
     _check_values(X, names)
     mean, norm = np.empty(d), np.empty(d)
-    for part in _column_blocks(n, d):
+    for part in column_blocks(n, d):
         block = X[:, part]  # a view: X changes
         largest = np.abs(block).max(axis=0)
         first = block.mean(axis=0)
@@ -245,13 +245,8 @@ def check_row_names(rows: Sequence[str], columns: Sequence[str]) -> None:
     if list(rows) != list(columns):
         raise DataError(
             "The rows and columns of the covariance matrix must have the same names in the same "
-            f"order. Rows: {_listing(rows)}; columns: {_listing(columns)}."
+            f"order. Rows: {few_names(rows)}; columns: {few_names(columns)}."
         )
-
-
-def _column_blocks(n: int, d: int) -> Iterable[slice]:
-    step = max(1, _BLOCK // max(n, 1))
-    return (slice(start, min(start + step, d)) for start in range(0, d, step))
 
 
 def _check_values(X: FloatArray, names: Sequence[str], what: str = "value") -> None:
@@ -270,19 +265,19 @@ def _check_values(X: FloatArray, names: Sequence[str], what: str = "value") -> N
         )
     limit = _LARGEST if what == "value" else _LARGEST**2
     counts, largest = np.empty(d, dtype=np.int64), np.empty(d)
-    for part in _column_blocks(n, d):
+    for part in column_blocks(n, d):
         counts[part] = n - np.isfinite(X[:, part]).sum(axis=0)
         largest[part] = np.abs(X[:, part]).max(axis=0)
-    gaps, large = (np.flatnonzero(bad).tolist() for bad in (counts, largest > limit))
-    if gaps:
-        total, j = counts.sum(), gaps[0]
+    unusable, large = (np.flatnonzero(bad).tolist() for bad in (counts, largest > limit))
+    if unusable:
+        total, j = counts.sum(), unusable[0]
         i = int(np.argmin(np.isfinite(X[:, j])))
         raise DataError(
-            f"{total} {what}{'s are' if total > 1 else ' is'} NaN or infinite, in {len(gaps)} "
-            f"of {d} columns ({_listing([names[c] for c in gaps])}); the first is "
+            f"{total} {what}{'s are' if total > 1 else ' is'} NaN or infinite, in {len(unusable)} "
+            f"of {d} columns ({few_names([names[c] for c in unusable])}); the first is "
             f"{'NaN' if np.isnan(X[i, j]) else X[i, j]} in column {names[j]!r}, row {i + 1} "
-            "(counted from 1). Leave these rows or columns out, or fill the gaps, for example with "
-            "sklearn.impute.SimpleImputer."
+            "(counted from 1). Leave these rows or columns out, or fill in missing values, "
+            "for example with sklearn.impute.SimpleImputer."
         )
     if large:
         j = large[0]
@@ -310,10 +305,10 @@ def _check_covariance(S: FloatArray, names: Sequence[str]) -> None:
     deviation, vanishing = np.sqrt(variance), _LARGEST**-2
     # A matrix that came in single precision is exact only to some 1e-7.
     with np.errstate(over="ignore"):  # what overflows did not come in single precision
-        single = all((S[:, p].astype(np.float32) == S[:, p]).all() for p in _column_blocks(d, d))
+        single = all((S[:, p].astype(np.float32) == S[:, p]).all() for p in column_blocks(d, d))
     bound = 1e-5 if single else 1e-8
     uneven, excess = (0.0, 0, 0), None
-    for part in _column_blocks(d, d):
+    for part in column_blocks(d, d):
         scale = np.outer(deviation, deviation[part])
         gap = np.abs(S[:, part] - S[part, :].T)
         gap[gap <= 1e-6 * scale + vanishing] = 0.0
@@ -358,423 +353,23 @@ def _warn_of_constants(data: Dataset, stacklevel: int) -> None:
     if len(constant):
         warnings.warn(
             f"{len(constant)} of {data.n_features} columns are constant and become isolated nodes: "
-            f"{_listing([data.names[j] for j in constant])}.",
+            f"{few_names([data.names[j] for j in constant])}.",
             DataWarning,
             stacklevel=stacklevel,
         )
 
 
 def _warn_of_copies(data: Dataset, norm: FloatArray, stacklevel: int) -> None:
-    groups = _copies(data, norm)
-    if groups:
-        shown = ["(" + _listing([data.names[j] for j in group]) + ")" for group in groups[:_SHOWN]]
-        more = f" and {len(groups) - _SHOWN} more groups" if len(groups) > _SHOWN else ""
+    assert data.X is not None
+    found = find_copies(data.X, data.mean, norm, _SHOWN)
+    if found.n_columns:
+        groups = ["(" + few_names([data.names[j] for j in group]) + ")" for group in found.first]
+        more = found.n_groups - len(groups)
         warnings.warn(
-            f"{sum(map(len, groups))} of {data.n_features} columns are copies of others, exactly "
-            f"or up to a factor and a shift: {', '.join(shown)}{more}. No data can tell them "
+            f"{found.n_columns} of {data.n_features} columns are copies of others, exactly or up "
+            f"to a factor and a shift: {', '.join(groups)}"
+            f"{f' and {more:,} more groups' if more else ''}. No data can tell them "
             "apart, so only chance decides which of them gets the arcs. Keep one of each group.",
             DataWarning,
             stacklevel=stacklevel,
         )
-
-
-def _copies(data: Dataset, norm: FloatArray) -> list[list[int]]:
-    """Find the groups of columns that are equal up to a factor and a shift; norm is theirs (d,).
-
-    One product with a random direction tells columns apart, up to a sign; what falls together is
-    compared in full. So this takes n·d operations and a sort, not a correlation of every pair.
-    """
-    X = data.X
-    assert X is not None
-    live = np.flatnonzero(norm)
-    n = data.n_samples
-    if n == 2:  # two samples lie on a line always; only equal columns mean something
-        key = X[0]
-    else:
-        direction = np.random.default_rng(0).standard_normal(n)
-        scale = np.where(norm > 0, norm, 1.0)
-        key = np.abs(direction @ X) / scale
-    live = live[np.argsort(key[live], kind="stable")]
-    runs = np.split(live, np.flatnonzero(np.diff(key[live]) > (n > 2) * 10 * _COPIES) + 1)
-    groups: list[list[int]] = []
-    for run in runs:
-        if len(run) < 2:
-            continue
-        found: list[list[int]] = []
-        for j in sorted(run.tolist()):
-            column = X[:, j] / norm[j]
-            for group in found:
-                other = X[:, group[0]] / norm[group[0]]
-                if n == 2:
-                    same = bool((X[:, group[0]] == X[:, j]).all())
-                    same = same and data.mean[group[0]] == data.mean[j]
-                else:
-                    sign = np.sign(column @ other)
-                    same = float(np.linalg.norm(column - sign * other)) <= _COPIES
-                if same:
-                    group.append(j)
-                    break
-            else:
-                found.append([j])
-        groups += [group for group in found if len(group) > 1]
-    return sorted(groups)
-
-
-# Names.
-
-
-def _listing(names: Sequence[Any]) -> str:
-    shown = ", ".join(repr(name) for name in names[:_SHOWN])
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
-
-
-def default_names(d: int) -> tuple[str, ...]:
-    return tuple(f"x{j}" for j in range(d))
-
-
-def _names_of(labels: pd.Index) -> tuple[str, ...] | None:
-    """Names from the labels of a data frame: as text, or none where they only count.
-
-    Text mixed with other types is refused, by scikit-learn's rule.
-    """
-    values = list(labels)
-    text = [isinstance(label, str) for label in values]
-    if any(text) and not all(text):
-        types = sorted({type(label).__qualname__ for label in values})
-        raise _DataTypeError(
-            "Feature names are only supported if all input features have string names, but your "
-            f"input has {types} as column name types. Convert them, for example with "
-            "X.columns = X.columns.astype(str)."
-        )
-    if all(text):
-        return tuple(str(label) for label in values) or None
-    whole = all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in values)
-    if whole and values == list(range(len(values))):
-        return None
-    return tuple(_label_text(label) for label in values)
-
-
-def _label_text(label: Any) -> str:
-    """Return the label of a column as text; the levels of a MultiIndex are joined by "_"."""
-    if isinstance(label, tuple):
-        return "_".join(text for text in map(_label_text, label) if text)
-    if label is pd.NaT or label is pd.NA:
-        return str(label)
-    if isinstance(label, np.datetime64):
-        label = pd.Timestamp(label)
-    if isinstance(label, datetime.datetime):  # a Timestamp too
-        text = label.isoformat()
-        return text.removesuffix("T00:00:00")
-    if isinstance(label, datetime.date | datetime.time):
-        return label.isoformat()
-    return str(label)
-
-
-def checked_names(
-    given: Sequence[str] | None, found: tuple[str, ...] | None, d: int
-) -> tuple[tuple[str, ...], bool]:
-    """Return the names to use, and whether they are more than x0, x1, ..."""
-    if given is not None:
-        if isinstance(given, str) or not all(isinstance(name, str) for name in given):
-            raise DataError(
-                f"names must be a sequence of strings. Got {reprlib.repr(given)} instead."
-            )
-        if len(given) != d:
-            raise DataError(f"names must hold one name a column. Got {len(given)} for {d} columns.")
-        found = tuple(str(name) for name in given)
-    if found is None:
-        return default_names(d), False
-    if len(set(found)) < len(found):
-        twice = [name for name, count in Counter(found).items() if count > 1]
-        raise DataError(
-            f"Column names must be unique. More than one column is called {_listing(twice)}. "
-            "Rename them."
-        )
-    return found, True
-
-
-# From anything to an own float64 matrix in Fortran order, with the names it brought.
-
-
-def matrix_of(table: Any) -> tuple[FloatArray, tuple[str, ...] | None]:
-    """Return the numbers of a table as an own matrix (n, d) in Fortran order, and its names."""
-    if sparse.issparse(table):
-        raise _DataTypeError(
-            f"Sparse data are not supported. Got {type(table).__name__}; pass .toarray() instead."
-        )
-    if isinstance(table, str | Path):
-        raise DataError(
-            f"Expected a table, got the text {str(table)!r}. To read a file use "
-            "bigdag.data.tables.read_table."
-        )
-    if isinstance(table, pd.DataFrame):
-        return _pandas_matrix(table)
-    if hasattr(table, "__arrow_c_stream__") and not isinstance(table, pd.Series):
-        try:
-            arrow = table if isinstance(table, pa.Table) else pa.table(table)
-        except (TypeError, pa.ArrowInvalid):
-            pass  # a stream of one array is no table; below it is refused as 1-D
-        else:
-            return _arrow_matrix(arrow)
-    if hasattr(table, "__dataframe__"):
-        try:
-            arrow = interchange.from_dataframe(table)
-        except Exception as err:  # foreign protocols raise anything
-            raise DataError(f"{_kind(table)} cannot be read as a table: {err}") from err
-        return _arrow_matrix(arrow)
-    return _array_matrix(table)
-
-
-def _array_matrix(table: Any) -> tuple[FloatArray, tuple[str, ...] | None]:
-    if np.ma.isMaskedArray(table):
-        table = np.ma.filled(table.astype(np.float64), np.nan)
-    try:
-        array = np.asarray(table)
-        if array.dtype.kind in "US" and isinstance(table, Sequence):
-            array = np.asarray(table, dtype=object)  # keep the numbers beside the text
-    except Exception as err:  # foreign __array__ methods raise anything
-        raise DataError(
-            _ragged_rows(table) or f"{_kind(table)} cannot be read as a table: {err}"
-        ) from err
-    if array.dtype.names is not None and array.ndim == 1:
-        return _pandas_matrix(pd.DataFrame(array))
-    if np.iscomplexobj(array):
-        raise DataError(
-            f"Complex data not supported. Got the dtype {array.dtype}; pass real numbers."
-        )
-    if array.ndim != 2:
-        if array.ndim == 1 and array.size == 0:
-            raise DataError("Found 0 sample(s): the table is empty.")
-        if array.ndim == 0:
-            raise DataError(f"Expected a 2-D table, got {_kind(table)} instead. Reshape your data.")
-        raise DataError(
-            f"Expected a 2-D table, got a {array.ndim}-D array of shape {array.shape} instead. "
-            "Reshape your data to one row a sample and one column a variable"
-            + ("; array.reshape(-1, 1) makes one column." if array.ndim == 1 else ".")
-        )
-    if array.dtype.kind in "biuf":
-        with np.errstate(over="ignore"):  # an overflow gives inf, which is refused with its place
-            return np.array(array, dtype=np.float64, order="F"), None
-    n, d = array.shape
-    X = np.empty((n, d), order="F")
-    array = array.astype(object)
-    _fill(X, range(d), lambda j: _numbers(array[:, j]), lambda j: array[:, j], default_names(d))
-    return X, None
-
-
-def _pandas_matrix(frame: pd.DataFrame) -> tuple[FloatArray, tuple[str, ...] | None]:
-    names = _names_of(frame.columns)
-    n, d = frame.shape
-    dtypes = list(frame.dtypes)
-    if any(getattr(dtype, "kind", "O") == "c" for dtype in set(dtypes)):
-        raise DataError("Complex data not supported. Pass columns of real numbers.")
-    numeric = {dtype: pd.api.types.is_numeric_dtype(dtype) for dtype in set(dtypes)}
-    other = [j for j, dtype in enumerate(dtypes) if not numeric[dtype]]
-    X = np.empty((n, d), order="F")
-
-    def values(j: int) -> npt.NDArray[np.object_]:
-        return frame.iloc[:, j].to_numpy(dtype=object)
-
-    _fill(
-        X,
-        other,
-        lambda j: _numbers(values(j)) if dtypes[j] == np.dtype(object) else None,
-        lambda j: (
-            Categories(dtypes[j].categories)
-            if isinstance(dtypes[j], pd.CategoricalDtype)
-            else values(j)
-        ),
-        names or default_names(d),
-    )
-    rest = np.setdiff1d(np.arange(d), other)
-    for part in _column_blocks(n, len(rest)):
-        columns = rest[part]
-        block = frame if len(columns) == d else frame.iloc[:, columns]
-        X[:, columns] = block.to_numpy(dtype=np.float64, na_value=np.nan)
-    return X, names
-
-
-def _arrow_matrix(table: pa.Table) -> tuple[FloatArray, tuple[str, ...] | None]:
-    # The index of a pandas frame is no data; one that is a mere range has no column.
-    index = pandas_index(table.schema)
-    table = table.select([j for j, name in enumerate(table.column_names) if name not in index])
-    names = tuple(table.column_names)
-    n, d = table.shape
-    X = np.empty((n, d), order="F")
-    _fill(
-        X,
-        range(d),
-        lambda j: arrow_floats(table.column(j)),
-        lambda j: arrow_values(table.column(j)),
-        names,
-    )
-    return X, names or None
-
-
-def pandas_index(schema: pa.Schema) -> list[str]:
-    """Return the names of the columns that pandas wrote its index to, by the table's metadata."""
-    # A dict among them tells of an index that is a mere range, and has no column.
-    return [name for name in _pandas_notes(schema, "index_columns") if isinstance(name, str)]
-
-
-def pandas_categories(schema: pa.Schema) -> list[str]:
-    """Return the names of the columns that were categories in pandas, by the table's metadata."""
-    notes = [note for note in _pandas_notes(schema, "columns") if isinstance(note, dict)]
-    return [str(n.get("field_name")) for n in notes if n.get("pandas_type") == "categorical"]
-
-
-def _pandas_notes(schema: pa.Schema, about: str) -> list[Any]:
-    raw = (schema.metadata or {}).get(b"pandas")
-    if raw is None:
-        return []
-    try:
-        return list(json.loads(raw).get(about, []))
-    except (ValueError, RecursionError, AttributeError, TypeError):
-        raise DataError(
-            "the metadata 'pandas' of the table are not what pandas writes, so it cannot be told "
-            "which columns are its index. Write the table again, or without these metadata."
-        ) from None
-
-
-def arrow_floats(column: pa.ChunkedArray) -> FloatArray | None:
-    """Return an Arrow column as floats, missing values as NaN; None if it holds no numbers."""
-    if not holds_numbers(column.type):
-        return None
-    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
-
-
-def holds_numbers(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is one of numbers or truth values."""
-    kinds = pa.types
-    tests = kinds.is_integer, kinds.is_floating, kinds.is_boolean, kinds.is_decimal, kinds.is_null
-    return any(test(kind) for test in tests)
-
-
-def arrow_values(column: pa.ChunkedArray) -> Iterable[Any]:
-    """Return the values of an Arrow column that holds no numbers, to show one of them."""
-    if pa.types.is_dictionary(column.type) and column.num_chunks:
-        return Categories(column.chunk(0).dictionary.to_pylist())
-    return column.to_pylist()
-
-
-class Categories(list[Any]):
-    """The categories of a column, in place of its values."""
-
-
-def _fill(
-    X: FloatArray,
-    columns: Iterable[int],
-    floats: Callable[[int], FloatArray | None],
-    values: Callable[[int], Iterable[Any]],
-    names: Sequence[str],
-) -> None:
-    """Write the given columns into X in place, or refuse those that `floats` has no numbers for."""
-    bad = []
-    for j in columns:
-        column = floats(j)
-        if column is None:
-            bad.append(j)
-        else:
-            X[:, j] = column
-    if not bad:
-        return
-    refuse_columns(bad, names, lambda j: telling(values(j)))
-
-
-def refuse_columns(
-    bad: Sequence[int], names: Sequence[str], example: Callable[[int], tuple[int, Any]]
-) -> NoReturn:
-    """Raise the error for columns that hold no numbers; `example` gives a row and its value."""
-    shown, reason, categories = [], "", False
-    for j in bad[:_SHOWN]:
-        row, value = example(j)
-        if isinstance(value, Categories):
-            shown.append(f"{names[j]!r} (the categories {_listing(value)})")
-            categories = True
-            continue
-        shown.append(f"{names[j]!r} (row {row}: {reprlib.repr(value)})")
-        if not reason and not isinstance(value, str | bytes):
-            try:
-                float(value)
-            except TypeError as err:
-                reason = f" ({err})"
-            except (ValueError, OverflowError):
-                pass
-    more = f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
-    error = _DataTypeError if reason else DataError
-    raise error(
-        f"{len(bad)} of {len(names)} columns hold text or other values that are not numbers: "
-        f"{', '.join(shown)}{more}{reason}. Leave these columns out, or encode them as numbers."
-        + (
-            " Categories are names, even where they are written as numbers; if they are "
-            "quantities, make them numbers, for example with .astype(float)."
-            if categories
-            else ""
-        )
-    )
-
-
-def telling(values: Iterable[Any]) -> tuple[int, Any]:
-    """Return the row and the value that best show that a column does not hold numbers."""
-    if isinstance(values, Categories):
-        return 1, values
-    best, place, shown = -1, 1, None
-    for row, value in enumerate(values, 1):
-        # Best is what does not even look like a number, then true or false, then text, then any.
-        if value is None or value is pd.NA or value is pd.NaT:
-            merit = 0
-        elif not is_number(value):
-            merit = 4
-        elif isinstance(value, str):
-            merit = 3 if value.strip().lower() in ("true", "false") else 2
-        else:
-            merit = 1 + isinstance(value, bytes)
-        if merit > best:
-            best, place, shown = merit, row, value
-        if merit == 4:
-            break
-    return place, shown
-
-
-def _numbers(values: npt.NDArray[np.object_]) -> FloatArray | None:
-    """Turn a column of Python objects into floats; None if one of them is not a number."""
-    kinds = ("floating", "integer", "mixed-integer-float", "boolean", "decimal", "empty")
-    present = ~np.asarray(pd.isna(values), dtype=bool)
-    if pd.api.types.infer_dtype(values, skipna=True) not in kinds and any(
-        isinstance(value, str | bytes) or not is_number(value) for value in values[present]
-    ):
-        return None
-    out = np.full(len(values), np.nan)
-    try:
-        out[present] = values[present].astype(np.float64)
-    except OverflowError:  # an integer beyond float64
-        out[present] = np.inf
-    return out
-
-
-def is_number(value: Any) -> bool:
-    """Whether a cell is a number, or text that reads as one."""
-    if isinstance(value, str | bytes):
-        text = value if isinstance(value, str) else value.decode("utf-8", "replace")
-        return _NUMBER.fullmatch(text.strip()) is not None
-    try:
-        float(value)
-    except OverflowError:
-        pass  # an integer beyond float64
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def _kind(table: Any) -> str:
-    return "None" if table is None else f"an object of type {type(table).__name__!r}"
-
-
-def _ragged_rows(table: Any) -> str | None:
-    """Say which row of a sequence of rows has another length than the first."""
-    if not isinstance(table, Sequence) or not all(hasattr(row, "__len__") for row in table):
-        return None
-    for number, row in enumerate(table, 1):
-        if len(row) != len(table[0]):
-            return f"Row {number} has {len(row)} cells, but row 1 has {len(table[0])}."
-    return None

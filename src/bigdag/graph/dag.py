@@ -17,6 +17,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from bigdag.data.names import checked_names, default_names
 from bigdag.engine.order import rank_of
 from bigdag.errors import DataError, GraphError, ParameterError, missing_extra
 from bigdag.graph.acyclic import topological_order
@@ -91,7 +92,7 @@ class DAG:
     @property
     def named(self) -> bool:
         """Whether the names say more than the nodes' indices: False for ``x0, x1, ...``."""
-        return self.names != _default_names(self.n_nodes)
+        return self.names != default_names(self.n_nodes)
 
     def __repr__(self) -> str:
         open_arcs = "" if self.reversible is None else f", {self.reversible.nnz} reversible"
@@ -199,7 +200,7 @@ class DAG:
         0     x1     x2     1.0
         """
         if isinstance(names, str):
-            raise ParameterError(f"A subgraph needs a list of names. Got the text {names!r}.")
+            raise ParameterError(f"A subgraph needs a list of names. Got the string {names!r}.")
         nodes = np.array([self._index(v) for v in names], dtype=np.int64)
         if len(np.unique(nodes)) < len(nodes):
             twice = self.names[np.bincount(nodes).argmax()]
@@ -286,10 +287,10 @@ class DAG:
         - ``.parquet``: one row an arc (source, target, weight), the strongest first.
         - ``.csv``: the same rows as text, and below them every node twice, with empty target and
           weight: first by index, then in causal order. ``pandas.read_csv(path).dropna()`` holds
-          the arcs alone. The file ends with an empty line, so that one that was cut off is told.
+          the arcs alone. The file ends with an empty line, so that a cut is detected.
         - ``.graphml``: for networkx, igraph, Cytoscape, Gephi.
-        - ``.dot``: for Graphviz. The weight stands in `value`, as Graphviz takes `weight` for a
-          wish about lengths.
+        - ``.dot``: for Graphviz; it is only written, `load` does not read it. The weight stands in
+          `value`, as Graphviz takes `weight` for a wish about lengths.
         - ``.json``: ``{"nodes": [name, ...], "arcs": [[i, j, weight], ...], "order": [...]}``.
 
         Parameters
@@ -319,12 +320,27 @@ class DAG:
         return Graph(self.names, self.order, self._arcs())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> DAG:
+    def load(cls, path: str | os.PathLike[str], memory_limit: float | str | None = None) -> DAG:
         r"""Read a DAG from a file that `save` wrote; the suffix names the format.
 
         ``.csv`` and ``.parquet`` may also be tables of one's own with the columns source, target
         and, unless all weights are 1, weight; ``.graphml`` may be any directed graph. Their nodes
-        then are numbered as they appear.
+        then are numbered as they appear. ``.dot`` files are only written.
+
+        Parameters
+        ----------
+        path : path-like
+            The file.
+        memory_limit : float or str, optional
+            What the whole process may hold, in bytes or as in "4GB"; by default what the machine
+            can spare.
+
+        Raises
+        ------
+        DataError
+            If the file cannot be read or holds no DAG; the message says why.
+        MemoryLimitError
+            If the DAG would need more than the limit; raised before it is made.
 
         Examples
         --------
@@ -335,7 +351,7 @@ class DAG:
         ...     DAG.load(file).names
         ('rain', 'river')
         """
-        return read_graph(path, _assemble)
+        return read_graph(path, _assemble, memory_limit)
 
     # ---------------------------------------------------------------- indices and arrays
 
@@ -404,27 +420,11 @@ def _as_weights(weights: Any) -> sparse.csc_array:
     return matrix
 
 
-def _default_names(d: int) -> tuple[str, ...]:
-    return tuple(f"x{v}" for v in range(d))
-
-
 def _as_names(names: Iterable[str] | None, d: int) -> tuple[str, ...]:
     if names is None:
-        return _default_names(d)
-    if isinstance(names, str):
-        raise GraphError(f"The names must be a list of texts. Got the text {names!r}.")
-    names = tuple(map(str, names))
-    if len(names) != d:
-        raise GraphError(f"There must be one name for each of the {d} nodes. Got {len(names)}.")
-    if len(set(names)) < d:
-        seen: set[str] = set()
-        twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise GraphError(f"The names must be different. {twice!r} is there more than once.")
-    try:
-        "".join(names).encode()
-    except UnicodeEncodeError as error:
-        raise GraphError(f"The names must be valid Unicode text: {error.reason}.") from None
-    return names
+        return default_names(d)
+    texts = names if isinstance(names, str) else map(str, names)
+    return checked_names(texts, d, "node", GraphError)
 
 
 def _as_order(
@@ -509,7 +509,7 @@ def _assemble(graph: Graph) -> DAG:
     d, at = len(names), (arcs.source, arcs.target)
     ends = np.concatenate(at)
     if len(ends) and (ends.min() < 0 or ends.max() >= d):
-        raise DataError(f"An arc names a node outside of the {d} nodes.")
+        raise DataError(f"An arc ends at a node that does not exist; there are {d} nodes.")
 
     def matrix(values: NDArray[Any]) -> sparse.coo_array:
         return sparse.coo_array((values, at), shape=(d, d))
@@ -517,6 +517,6 @@ def _assemble(graph: Graph) -> DAG:
     count = matrix(np.ones(len(arcs.source))).tocsc()
     if count.nnz < len(arcs.weight):
         i, j = (int(k[0]) for k in (count > 1).nonzero())
-        raise DataError(f"The arc {names[i]!r} -> {names[j]!r} is there more than once.")
+        raise DataError(f"The arc {names[i]!r} -> {names[j]!r} appears more than once.")
     reversible = None if arcs.reversible is None else matrix(arcs.reversible)
     return DAG(matrix(arcs.weight), names, graph.order, reversible)
