@@ -107,7 +107,7 @@ class Learner(BaseEstimator):
             ends it at once.
         """
         self._check_parameters()
-        data = as_dataset(X)
+        data = as_dataset(X, memory_limit=self.memory_limit)
         before = self.__dict__.copy()
         try:
             validate_data(self, _as_seen_by_sklearn(data), skip_check_array=True)
