@@ -158,7 +158,7 @@ def run(
 
     The exit code is 1 if every run of an experiment failed, or if it was ended.
     """
-    from bigdag.experiments.run.agenda import terminable
+    from bigdag.interrupts import terminable
 
     with terminable():
         _run(experiments, preset, store, retry_failed, cores, dask, skip_missing, quiet, as_json)

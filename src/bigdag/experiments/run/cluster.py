@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from bigdag.errors import BigdagError, ParameterError, missing_extra
-from bigdag.experiments.run.agenda import Agenda, Progress, Running, terminable
+from bigdag.experiments.run.agenda import Agenda, Progress, Running
 from bigdag.experiments.run.child import WORKER, Child
 from bigdag.experiments.store import Store
+from bigdag.interrupts import terminable, undisturbed
 from bigdag.resources import format_bytes
 
 __all__ = ["run_on_cluster"]
@@ -176,9 +177,12 @@ class _Sender:
                 self._receive()
                 self._agenda.tick(self._running(), self._cores)
         finally:
-            with suppress(Exception):
-                self._client.cancel([sent.future for sent in self._sent.values()])
-            self._agenda.close()
+            try:  # which may take long, and may be torn: a client that is gone cancels all it has
+                with suppress(Exception):
+                    self._client.cancel([sent.future for sent in self._sent.values()])
+            finally:
+                with undisturbed():
+                    self._agenda.close()
 
     # -------------------------------------------------------------- the workers
 

@@ -14,9 +14,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from bigdag.errors import missing_extra
-from bigdag.experiments.run.agenda import Agenda, Progress, Running, terminable
+from bigdag.experiments.run.agenda import Agenda, Progress, Running
 from bigdag.experiments.run.child import WORKER, Child
 from bigdag.experiments.store import Store, load_psutil
+from bigdag.interrupts import terminable, undisturbed
 from bigdag.resources import container_limit, n_threads
 
 if TYPE_CHECKING:
@@ -194,13 +195,14 @@ def run_jobs(
                         next_scan = 0.0
                 agenda.tick([Running(child.job, child.seconds) for child in children], cores)
         finally:
-            for child in children:
-                child.kill()
-            for folder in made:
-                shutil.rmtree(folder, ignore_errors=True)
-            agenda.close()
-            with suppress(OSError):
-                work.rmdir()
+            with undisturbed():
+                for child in children:
+                    child.kill()
+                for folder in made:
+                    shutil.rmtree(folder, ignore_errors=True)
+                agenda.close()
+                with suppress(OSError):
+                    work.rmdir()
 
 
 def _plain(job: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
