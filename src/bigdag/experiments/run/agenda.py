@@ -70,6 +70,14 @@ class Agenda:
         Whether runs that failed before this command are done again, once.
     show : callable or None
         Called with the `Progress` a few times a second.
+
+    Attributes
+    ----------
+    places : dict
+        Where data sets and snapshots lie on this machine: a run is told, but it is no part of the
+        job.
+    progress : Progress
+        How far it is.
     """
 
     def __init__(
@@ -80,6 +88,9 @@ class Agenda:
         show: Callable[[Progress], None] | None = None,
     ) -> None:
         self._store, self._show = store, show
+        self.places = {
+            "data": str(store.beside("datasets")), "snapshots": str(store.beside("snapshots")),
+        }  # fmt: skip
         self._retry_before = now() if retry_failed else None
         by_run = {job["run"]: job for job in jobs}
         store.plan(by_run.values())
@@ -130,6 +141,7 @@ class Agenda:
 
     def finish(self, job: Mapping[str, Any], record: Mapping[str, Any]) -> None:
         """Bring back a finished run."""
+        job = {name: value for name, value in job.items() if name not in self.places}
         self._store.finish(job, record)
         self.progress.done += 1
         self.progress.new += 1

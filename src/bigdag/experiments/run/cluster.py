@@ -104,9 +104,7 @@ def run_on_cluster(
         client = _connect(address)
         try:
             agenda = Agenda(jobs, store, retry_failed, show)
-            places = {"data": str(store.beside("datasets")),
-                      "snapshots": str(store.beside("snapshots"))}  # fmt: skip
-            return _Sender(client, address, agenda, places, worker).run()
+            return _Sender(client, address, agenda, worker).run()
         finally:
             with suppress(Exception):  # a cluster that is gone cannot be left in good order
                 client.close(timeout=2)
@@ -141,11 +139,9 @@ def _connect(address: str) -> Any:
 class _Sender:
     """Sends jobs as the workers have room, and brings back records."""
 
-    def __init__(
-        self, client: Any, address: str, agenda: Agenda, places: Mapping[str, str], worker: str
-    ) -> None:
+    def __init__(self, client: Any, address: str, agenda: Agenda, worker: str) -> None:
         self._client, self._address, self._agenda = client, address, agenda
-        self._places, self._worker = places, worker
+        self._worker = worker
         self._sent: dict[str, _Sent] = {}
         self._ended: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._name, self._count = secrets.token_hex(4), 0
@@ -245,7 +241,7 @@ class _Sender:
         key = f"bigdag-{job['run']}-{self._name}-{self._count}"
         future = self._client.submit(
             _perform,
-            {**job, **self._places},
+            {**job, **self._agenda.places},
             self._worker,
             key,
             key=key,
