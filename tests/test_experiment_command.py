@@ -250,14 +250,15 @@ def running():
 
 
 @pytest.mark.parametrize(
-    ("number", "options"),
+    ("numbers", "options"),
     [
-        (signal.SIGINT, {}), (signal.SIGINT, {"sigint": signal.SIG_IGN}), (signal.SIGTERM, {}),
-        (signal.SIGHUP, {}),
+        ([signal.SIGINT], {"sigint": signal.SIG_IGN}),
+        ([signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGHUP], {}),
+        ([signal.SIGHUP, signal.SIGINT], {}),
     ],
-    ids=["SIGINT", "SIGINT ignored at first", "SIGTERM", "SIGHUP"],
+    ids=["SIGINT ignored at first", "several at once", "of a terminal that is closed"],
 )  # fmt: skip
-def test_signals_stop_it_cleanly_and_status_works_meanwhile(tmp_path, number, options):
+def test_signals_stop_it_cleanly_and_status_works_meanwhile(tmp_path, numbers, options):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with start(tmp_path, **pipes, **options) as process:
         wait_until(lambda: finished() == 1)
@@ -267,7 +268,8 @@ def test_signals_stop_it_cleanly_and_status_works_meanwhile(tmp_path, number, op
         assert "Under way" in stdout
         workers = psutil.Process(process.pid).children(recursive=True)
         assert len(workers) >= 2
-        process.send_signal(number)
+        for number in numbers:
+            process.send_signal(number)
         stdout, stderr = process.communicate(timeout=100)
         assert process.returncode == 1
     assert "Traceback" not in stderr

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 from bigdag import simulate
-from bigdag.errors import BigdagError, ParameterError
+from bigdag.errors import BigdagError, MissingExtraError, ParameterError
 from bigdag.experiments import load_plan
 from bigdag.experiments.plan.expand import EXPERIMENTS, PRESETS, Limits
 from bigdag.learners.methods import METHODS
@@ -273,6 +275,36 @@ FAULTS = {
     "no file": (SMALL + "[[data]]\ntable = 'nowhere.csv'", ["nowhere.csv", "[[data]] number 2"]),
     "iscm of a table": (SMALL + "[[data]]\ntable = 'a'\nunits = 'iscm'", ["'units'", "iscm"]),
     "not TOML": ("a = ", ["not a TOML file"]),
+    "a time that is no number": (
+        SMALL.replace("time_limit = 5", "time_limit = nan"), ["'time_limit'", "seconds > 0", "nan"],
+    ),
+    "no end of time": (SMALL.replace("limit = 5", "limit = inf"), ["'time_limit'", "Got inf"]),
+    "a time beyond all numbers": (
+        SMALL.replace("time_limit = 5", f"time_limit = 1{'0' * 400}"), ["'time_limit'", "seconds"],
+    ),
+    "a truth value for a time": (
+        SMALL.replace("time_limit = 5", "time_limit = true"), ["'time_limit'", "seconds", "True"],
+    ),
+    "a text for a number": (SMALL.replace("n = 50", "n = '50'"), ["'n'", "whole number", "'50'"]),
+    "a number with a point": (SMALL.replace("d = 20", "d = [20.0]"), ["'d'", "whole", "[20.0]"]),
+    "a date": (SMALL.replace("n = 50", "n = 1979-05-27"), ["'n'", "whole number", "1979"]),
+    "a list in a list": (SMALL.replace("n = 50", "n = [[50]]"), ["'n'", "whole", "[[50]]"]),
+    "an empty list": (SMALL.replace("n = 50", "n = []"), ["'n'", "whole number", "[]"]),
+    "an empty text": (SMALL.replace('"mine"', '""'), ["'experiment'", "not empty"]),
+    "a truth value for bytes": (SMALL.replace('"2 GB"', "true"), ["'memory_limit'", "True"]),
+    "parameters that are no table": (SMALL + "parameters = [1]", ["'parameters'", "table", "[1]"]),
+    "a table for a list of tables": (
+        SMALL.replace("[[data]]", "[data]"), ["'data'", "[[data]]", "top level"],
+    ),
+    "numbers for tables": (
+        "data = [1]\n" + SMALL.replace("[[data]]\nd = 20\nn = 50", ""),
+        ["'data'", "[[data]]", "Got [1]", "top level"],
+    ),
+    "a table in a method": (
+        SMALL.replace('method = "sort-variance"', "method = {a = 1}"),
+        ["'method'", "bigdag methods", "[[method]] number 1"],
+    ),
+    "a negative seed": ("seed = -1" + SMALL, ["'seed'", ">= 0", "-1", "top level"]),
     "a list for a table": (SMALL.replace("[limits]", "[[limits]]"), ["'limits'", "table"]),
 }  # fmt: skip
 
@@ -303,3 +335,17 @@ def test_a_plan_that_is_not_there(tmp_path):
         load_plan("exp4")
     with pytest.raises(ParameterError, match=r"no preset 'papr'\. Did you mean 'paper'"):
         load_plan("exp1", "papr")
+
+
+def test_a_plan_without_pydantic_is_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pydantic", None)
+    monkeypatch.delitem(sys.modules, "bigdag.experiments.plan.schema", raising=False)
+    monkeypatch.delattr("bigdag.experiments.plan.schema", raising=False)
+    with pytest.raises(MissingExtraError, match=r"Reading a plan needs .*bigdag\[experiments\]"):
+        plan_of(tmp_path, SMALL)
+
+
+def test_only_who_reads_a_plan_imports_pydantic():
+    code = "import sys, bigdag.experiments.run.worker; print('pydantic' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "False\n"

@@ -15,10 +15,10 @@ import pytest
 
 from bigdag.errors import BigdagError, MissingExtraError
 from bigdag.experiments.run import child
-from bigdag.experiments.run.agenda import terminable
 from bigdag.experiments.run.child import hard_limit
 from bigdag.experiments.run.runner import installed, run_jobs
 from bigdag.experiments.store import Store
+from bigdag.interrupts import terminable
 from bigdag.learners.methods import METHODS
 from fake_runs import WORKER, diary, gone, make_job, started, wait_until
 
@@ -324,13 +324,13 @@ def test_under_nohup_a_hangup_does_not_end_the_runner(path, tmp_path):
         assert len(store.statuses()) == 2
 
 
-def test_two_signals_at_once_are_one(path, tmp_path):
+def test_several_signals_at_once_are_one(path, tmp_path):
     """A batch system, or timeout(1), sends one to the process and one to its group."""
     jobs = [make_job(i, "hang", diary=str(tmp_path / "d")) for i in range(2)]
     with start_parent(path, jobs) as parent:
         wait_until(lambda: len(diary(tmp_path / "d")) == 2)
-        parent.send_signal(signal.SIGTERM)
-        parent.send_signal(signal.SIGINT)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+            parent.send_signal(number)
         assert parent.wait(100) == 5
     assert not path.with_name("runs.work").exists()
     with Store(path, read_only=True) as store:

@@ -5,7 +5,8 @@ Every message says what was given, what is allowed and what to do about it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 __all__ = [
     "BigdagError",
@@ -18,6 +19,7 @@ __all__ = [
     "ParameterError",
     "few_names",
     "missing_extra",
+    "nearest",
 ]
 
 
@@ -93,3 +95,17 @@ def few_names(names: Sequence[object], shown: int = 3) -> str:
     more = len(names) - shown
     text = ", ".join(repr(name) for name in names[:shown])
     return f"{text} and {more:,} more" if more > 0 else text
+
+
+def nearest(given: str, known: Iterable[str], introduction: str) -> str:
+    """Return the end of a sentence on an unknown word.
+
+    Examples
+    --------
+    >>> nearest("exq1", ["exp1", "exp2"], "There are")
+    "'exq1'. Did you mean 'exp1'? There are: exp1, exp2."
+    """
+    words = list(known)
+    near = get_close_matches(given, words, 1, 0.5)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"{given!r}.{hint} {introduction}: {', '.join(words)}."

@@ -1,19 +1,32 @@
-"""Ctrl-C during a fit: the first asks it to end, as a deadline would; the second ends it at once.
+"""Signals that ask bigdag to end: one handler and one state for the whole process.
 
-A fit that is torn out of its work keeps the best graph that it had written down; one that is asked
-keeps what it is working on, too. While a fit runs in the main thread, SIGINT therefore only asks,
-unless the program has a handler of its own. :func:`ask_to_end` is for other signals.
+The rule: the first signal asks a fit to end, as its deadline would, so that it keeps what it is
+working on; where no fit is under way, it raises KeyboardInterrupt. The second one raises it in any
+case. Signals within a second of the one before are part of it, as a terminal, a batch system and
+timeout(1) often send several at once. While something is cleared away (:func:`undisturbed`),
+signals are counted, and obeyed when that is done.
+
+Contexts say which signals are handled: :func:`interruptible` around a fit, `ends_like_ctrl_c`
+around a command, `terminable` around experiments. Nested ones share the handler and the state. A
+handler that the program has installed itself is left alone, and outside of the main thread, where
+Python runs no handlers, nothing is installed.
 """
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
-__all__ = ["Interrupt", "ask_to_end", "ends_like_ctrl_c", "interruptible"]
+__all__ = [
+    "Interrupt", "ask_to_end", "ends_like_ctrl_c", "interruptible", "terminable", "undisturbed",
+]  # fmt: skip
+
+_TOGETHER = 1.0  # seconds after one that was obeyed, within which signals are part of it
 
 
 class Interrupt:
@@ -21,13 +34,90 @@ class Interrupt:
 
     def __init__(self) -> None:
         self.asked = False
+        self.asked_at = -math.inf
+
+    def ask(self) -> None:
+        """Ask it to end."""
+        self.asked, self.asked_at = True, time.monotonic()
 
 
 class _Here(threading.local):
     interrupt: Interrupt | None = None
 
 
+class _State:
+    """What is true of the whole process; only the main thread, which runs handlers, changes it."""
+
+    def __init__(self) -> None:
+        self.contexts = 0  # within which signals are ours
+        self.raised: float | None = None  # when KeyboardInterrupt was raised last
+        self.clearing = 0  # blocks of `undisturbed`
+        self.held = 0  # signals that came meanwhile
+
+
 _here = _Here()
+_state = _State()
+
+
+def ask_to_end(*_: Any) -> None:
+    """Ask this thread's work to end; the handler of signals.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If no fit is under way, or it has been asked before.
+    """
+    interrupt = _here.interrupt
+    if interrupt is not None and not interrupt.asked:
+        interrupt.ask()
+    elif interrupt is not None and time.monotonic() < interrupt.asked_at + _TOGETHER:
+        pass
+    elif not _in_main_thread():
+        raise KeyboardInterrupt
+    elif _state.clearing:
+        _state.held += 1
+    # What was raised can be lost, as in a callback that catches everything: so not for ever.
+    elif _state.raised is None or time.monotonic() > _state.raised + _TOGETHER:
+        _raise()
+
+
+def _raise() -> NoReturn:
+    # A context that ends forgets it. Called outside of all, there is none that would.
+    _state.raised = time.monotonic() if _state.contexts else None
+    raise KeyboardInterrupt
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+@contextmanager
+def _ours(replaced: Mapping[str, tuple[Any, ...]]) -> Iterator[None]:
+    """Handle signals whose handlers are among those named; put back what they were before.
+
+    One that somebody has installed meanwhile stays.
+    """
+    if not _in_main_thread():
+        yield
+        return
+    before: dict[int, Any] = {}
+    try:
+        _state.contexts += 1
+        for name, handlers in replaced.items():
+            number = getattr(signal, name, None)  # Windows has no SIGHUP
+            if number is not None and signal.getsignal(number) in handlers:
+                before[number] = signal.getsignal(number)
+                signal.signal(number, ask_to_end)
+        yield
+    finally:
+        try:
+            for number, handler in before.items():
+                if signal.getsignal(number) is ask_to_end:
+                    signal.signal(number, handler)
+        finally:
+            _state.contexts -= 1
+            if not _state.contexts:
+                _state.raised, _state.held = None, 0
 
 
 @contextmanager
@@ -44,33 +134,13 @@ def interruptible() -> Iterator[Interrupt]:
     if _here.interrupt is not None:
         yield _here.interrupt
         return
-    interrupt = _here.interrupt = Interrupt()
-    ours = (
-        threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    )
-    if ours:
-        signal.signal(signal.SIGINT, ask_to_end)
     try:
-        yield interrupt
+        # A signal that comes before the handler is back finds the interrupt still there.
+        with _ours({"SIGINT": (signal.default_int_handler,)}):
+            _here.interrupt = Interrupt()
+            yield _here.interrupt
     finally:
         _here.interrupt = None
-        if ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def ask_to_end(*_: Any) -> None:
-    """Ask this thread's work to end; a handler of signals.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        If no fit is under way, or it has been asked before.
-    """
-    interrupt = _here.interrupt
-    if interrupt is None or interrupt.asked:
-        raise KeyboardInterrupt
-    interrupt.asked = True
 
 
 @contextmanager
@@ -79,16 +149,59 @@ def ends_like_ctrl_c() -> Iterator[None]:
 
     A signal that the process was started to ignore, as by ``nohup``, stays ignored.
     """
-    if threading.current_thread() is not threading.main_thread():
+    with _ours({
+        "SIGINT": (signal.default_int_handler,),
+        "SIGTERM": (signal.SIG_DFL,),
+        "SIGHUP": (signal.SIG_DFL,),
+    }):  # fmt: skip
+        yield
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Let SIGINT, SIGTERM and SIGHUP end experiments as cleanly as Ctrl-C does.
+
+    SIGINT and SIGTERM count also where they were ignored at the start, as a shell arranges for
+    SIGINT in what a script starts in the background: who sends one to this process wants it to
+    end, and nothing is lost. SIGHUP stays ignored where it was, which is what nohup is for.
+    """
+    with _ours({
+        "SIGINT": (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler),
+        "SIGTERM": (signal.SIG_DFL, signal.SIG_IGN),
+        "SIGHUP": (signal.SIG_DFL,),
+    }):  # fmt: skip
+        yield
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Clear away without being torn out of it; signals that come meanwhile are obeyed afterwards.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        At the end of the outermost block, if a signal came and none had raised it before.
+
+    Examples
+    --------
+    >>> done = []
+    >>> try:
+    ...     with undisturbed():
+    ...         ask_to_end()
+    ...         done.append("all of it")
+    ... except KeyboardInterrupt:
+    ...     done
+    ['all of it']
+    """
+    if not _in_main_thread():
         yield
         return
-    before = {}
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)  # Windows has no SIGHUP
-        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
-            before[number] = signal.signal(number, ask_to_end)
     try:
+        _state.clearing += 1
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        _state.clearing -= 1
+        if not _state.clearing:
+            held, _state.held = _state.held, 0
+            if held and _state.raised is None:
+                _raise()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import json
 import os
 import sqlite3
@@ -14,15 +15,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from bigdag.cli import app
+from bigdag.cli.experiment import _table
 from bigdag.errors import DataError
 from bigdag.experiments import load_plan
 from bigdag.experiments.plan import file as plan_file_module
 from bigdag.experiments.plan.file import unchanged
 from bigdag.experiments.report.results import Results
 from bigdag.experiments.run import datasets, runner
+from bigdag.experiments.run.agenda import Progress, Running
 from bigdag.experiments.run.worker import run_job
 from bigdag.experiments.store import Store
 from fake_runs import WORKER
@@ -204,7 +208,7 @@ def test_a_table_that_was_edited_after_planning_is_not_stored_under_its_old_id(w
     result = run_job({**jobs[0], "data": "data"})
     assert result["status"] == "error"
     assert result["scores"] == []
-    assert os.listdir("data") == []
+    assert not Path("data").exists()
     told = "Could not read" if what == "gone" else "Plan again"
     assert told in result["message"]
     if what != "gone":
@@ -285,6 +289,7 @@ machinery.PathFinder.find_spec = classmethod(
         None if name.split(".")[0] == "torch" else find(name, path, target))
 from typer.testing import CliRunner
 from bigdag.cli import app
+from bigdag.cli.experiment import _table
 from bigdag.experiments.run import runner
 runner.run_jobs = functools.partial(runner.run_jobs, worker=sys.argv[1])
 for line in sys.stdin:
@@ -393,3 +398,35 @@ def test_a_hostile_plan_is_text_from_the_plan_to_the_page(monkeypatch):
     assert all(about["src"].startswith("data:") for tag, about in page.found if tag == "img")
     assert not [about for _, about in page.found for name in about if name.startswith("on")]
     assert evil in page.texts
+
+
+# ------------------------------------------------------------------ names that a terminal obeys
+
+EVIL = r"a\u001b[31m\u0007\u009b2J\u202eb"  # as TOML writes it
+OBEYED = ("\x1b", "\x07", "\x9b", "\u202e")
+
+
+def test_names_are_escaped_in_all_that_is_printed(monkeypatch):
+    Path("mine.toml").write_text(f"""
+        experiment = "exp {EVIL}"
+        preset = "pre {EVIL}"
+        title = "title {EVIL}"
+        limits = {{time_limit = 20, memory_limit = "4 GB"}}
+        data = [{{d = 10, n = 60}}]
+        method = [{{name = "met {EVIL}", method = "empty"}}]
+    """)
+    monkeypatch.setattr(runner, "run_jobs", functools.partial(runner.run_jobs, worker=WORKER))
+    printed = {}
+    for words in (["plan", "mine.toml"], ["run", "mine.toml"], ["status", "runs.db"]):
+        code, stdout, stderr = experiment(*words)
+        assert code == 0
+        printed[words[0]] = stdout + stderr
+    (one,) = load_plan("mine.toml").jobs()
+    with io.StringIO() as screen:  # the table of a terminal, without styles
+        Console(file=screen, width=200, color_system=None, force_terminal=True).print(
+            _table(Progress(1, running=[Running(one, 1.0)]))
+        )
+        printed["live"] = screen.getvalue()
+    for name, text in printed.items():
+        assert r"a\x1b[31m\x07\x9b2J\u202eb" in text.replace("\n", ""), name
+        assert not [character for character in OBEYED if character in text], name

@@ -7,7 +7,6 @@ is heavy to import is imported by the word that needs it.
 from __future__ import annotations
 
 import logging
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,10 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bigdag.cli.reports import print_json
 from bigdag.errors import BigdagError, ParameterError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.text import Text
 
     from bigdag.experiments.plan.expand import Plan
     from bigdag.experiments.run.agenda import Progress
@@ -66,7 +67,7 @@ def plan(experiments: _Plans, preset: _Preset = "laptop", as_json: _Json = False
     """Say what a plan asks for: runs, core-hours, memory, and what will not fit."""
     report = {"plans": [_estimate(each) for each in _load(experiments, preset)]}
     if as_json:
-        _print_json(report)
+        print_json(report)
         return
     for part in report["plans"]:
         _show_estimate(part)
@@ -97,13 +98,11 @@ def _estimate(plan: Plan) -> dict[str, Any]:
 
 
 def _show_estimate(part: Mapping[str, Any]) -> None:
-    from rich.text import Text
+    from bigdag.experiments.run.runner import memory_here
+    from bigdag.resources import format_bytes, n_threads
 
-    from bigdag.experiments.run.runner import cores_here, memory_here
-    from bigdag.resources import format_bytes
-
-    console, cores = _console(), cores_here()
-    console.print(Text(f"{part['experiment']}, {part['preset']}: {part['title']}", style="bold"))
+    console, cores = _console(), n_threads(None)
+    console.print(_text(f"{part['experiment']}, {part['preset']}: {part['title']}", "bold"))
     rows = [
         ("runs", f"{part['runs']:,}: up to {part['methods']} methods on {part['instances']:,} "
                  f"data sets ({format_bytes(part['disk_bytes'])} on disk)"),
@@ -158,7 +157,7 @@ def run(
 
     The exit code is 1 if every run of an experiment failed, or if it was ended.
     """
-    from bigdag.experiments.run.agenda import terminable
+    from bigdag.interrupts import terminable
 
     with terminable():
         _run(experiments, preset, store, retry_failed, cores, dask, skip_missing, quiet, as_json)
@@ -199,7 +198,7 @@ def _run(
         "new": progress.new, "elsewhere": progress.elsewhere, "statuses": dict(ended),
     }  # fmt: skip
     if as_json:
-        _print_json(report)
+        print_json(report)
     elif not quiet:
         _show_end(report, failures)
     done = Counter(wanted[run] for run in statuses)
@@ -247,9 +246,6 @@ def _progress(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
     """Give what shows the progress: a live table on a terminal, else a line for each run."""
     from rich.console import Console
     from rich.live import Live
-    from rich.text import Text
-
-    from bigdag.terminal import printable
 
     console = Console(stderr=True, highlight=False)
     if quiet:
@@ -267,7 +263,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
                     words += f", {_duration(record['seconds'])}"
                 if record.get("message"):
                     words += f"; {record['message']}"
-                console.print(Text(printable(words)), soft_wrap=True)
+                console.print(_text(words), soft_wrap=True)
 
         yield line
 
@@ -277,7 +273,6 @@ def _table(progress: Progress) -> RenderableType:
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
-    from rich.text import Text
 
     counts = Table.grid(padding=(0, 3))
     left = progress.seconds_left
@@ -289,13 +284,13 @@ def _table(progress: Progress) -> RenderableType:
     ]
     if progress.elsewhere:
         cells.insert(2, ("elsewhere", f"{progress.elsewhere:,}"))
-    counts.add_row(*(Text(name, style="bold") for name, _ in cells))
+    counts.add_row(*(_text(name, "bold") for name, _ in cells))
     counts.add_row(*(value for _, value in cells))
     runs = Table.grid(padding=(0, 2))
     for each in progress.running[:_SHOWN]:
         limit = each.job.get("time_limit") or 0.0
         runs.add_row(
-            Text(_name(each.job)), f"{_duration(each.seconds)} of {_duration(limit)}", style="dim"
+            _text(_name(each.job)), f"{_duration(each.seconds)} of {_duration(limit)}", style="dim"
         )
     more = len(progress.running) - _SHOWN
     if more > 0:
@@ -333,14 +328,13 @@ def status(store: _Store, as_json: _Json = False) -> None:
         part["running"] = sum(claim["preset"] == part["preset"] for claim in held)
     report = {"store": store, "experiments": parts, "running": running, "failures": failures}
     if as_json:
-        _print_json(report)
+        print_json(report)
     else:
         _show_status(report)
 
 
 def _show_status(report: Mapping[str, Any]) -> None:
     from rich.table import Table
-    from rich.text import Text
 
     console = _console()
     table = Table(box=None, pad_edge=False)
@@ -349,7 +343,7 @@ def _show_status(report: Mapping[str, Any]) -> None:
         text = name in ("experiment", "preset")
         table.add_column(name, justify="left" if text else "right", overflow="fold")
     for part in report["experiments"]:
-        table.add_row(*(Text(str(part[name])) for name in names))
+        table.add_row(*(_text(str(part[name])) for name in names))
     console.print(table)
     if report["running"]:
         console.print()
@@ -369,14 +363,10 @@ def _show_status(report: Mapping[str, Any]) -> None:
 
 
 def _listing(console: Console, title: str, lines: Sequence[tuple[str, str]]) -> None:
-    from rich.text import Text
-
-    from bigdag.terminal import printable
-
-    console.print(Text(title, style="bold"))
+    console.print(_text(title, "bold"))
     for first, second in lines[:_SHOWN]:
         words = f"{first}; {second}" if second else first
-        console.print(Text(printable(words)), soft_wrap=True)
+        console.print(_text(words), soft_wrap=True)
     if len(lines) > _SHOWN:
         console.print(f"and {len(lines) - _SHOWN:,} more; --json lists all")
 
@@ -396,7 +386,7 @@ def report(
 
     page = write_report(store, out, force)
     if as_json:
-        _print_json({"store": store, "out": out, "page": page})
+        print_json({"store": store, "out": out, "page": page})
     else:
         _written(page)
 
@@ -421,9 +411,7 @@ def export(
         frame = opened.export()
         frame.to_parquet(file, index=False)
     if as_json:
-        _print_json(
-            {"store": store, "out": out, "rows": len(frame), "runs": frame["run"].nunique()}
-        )
+        print_json({"store": store, "out": out, "rows": len(frame), "runs": frame["run"].nunique()})
     else:
         _written(out)
 
@@ -439,41 +427,28 @@ def _console() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=120)
 
 
-def _facts(console: Console, rows: Sequence[tuple[str, str]]) -> None:
-    from rich.table import Table
+def _text(words: str, style: str = "") -> Text:
+    """Return words to print as they are: nothing in them is a style, or obeyed by a terminal."""
     from rich.text import Text
 
     from bigdag.terminal import printable
+
+    return Text(printable(words), style=style)
+
+
+def _facts(console: Console, rows: Sequence[tuple[str, str]]) -> None:
+    from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in rows:
-        grid.add_row(name, Text(printable(value)))
+        grid.add_row(name, _text(value))
     console.print(grid)
 
 
 def _written(path: Path) -> None:
-    from rich.text import Text
-
-    from bigdag.terminal import printable
-
-    _console().print(Text(printable(f"Written to {path}")), soft_wrap=True)
-
-
-def _print_json(report: Mapping[str, Any]) -> None:
-    from bigdag.terminal import json_text
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: plain(part) for key, part in value.items()}
-        if isinstance(value, list):
-            return [plain(part) for part in value]
-        if isinstance(value, float) and not math.isfinite(value):
-            return None  # JSON has no word for it
-        return str(value) if isinstance(value, Path) else value
-
-    typer.echo(json_text(plain(dict(report))))
+    _console().print(_text(f"Written to {path}"), soft_wrap=True)
 
 
 def _statuses(counts: Mapping[str, int]) -> str:

@@ -14,14 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bigdag.errors import ParameterError
+from bigdag.errors import ParameterError, nearest
 from bigdag.experiments.plan.file import (
     PLANS,
     Limits,
     MethodRow,
     absent_extra,
     digest_of,
-    nearest,
     read_plan,
     unchanged,
 )

@@ -34,22 +34,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from bigdag.errors import BigdagError, DataError, ParameterError
+from bigdag.errors import BigdagError, DataError, ParameterError, missing_extra, nearest
 from bigdag.learners import methods
 from bigdag.learners.methods import find_method
 
+if TYPE_CHECKING:
+    from bigdag.experiments.plan import schema
+
 __all__ = [
-    "PLANS", "Limits", "MethodRow", "absent_extra", "digest_of", "nearest", "read_plan",
+    "PLANS", "Limits", "MethodRow", "absent_extra", "digest_of", "read_plan",
     "unchanged",
 ]  # fmt: skip
 
@@ -133,155 +135,6 @@ def read_plan(path: Path) -> dict[str, Any]:
     return _Reader(path).plan()
 
 
-# ------------------------------------------------------------------ the keys
-
-
-@dataclass(frozen=True)
-class _Key:
-    """A key of a table: what it takes in words, what reads it, and its value when left out."""
-
-    words: str
-    read: Callable[[Any], Any]
-    default: Any = None
-    required: bool = False
-
-
-class _Refusal(Exception):
-    """A value is not what its key takes."""
-
-
-def _number(low: float, above: bool = False) -> Callable[[Any], Any]:
-    def read(value: Any) -> float:
-        fine = isinstance(value, int | float) and not isinstance(value, bool)
-        if not fine or not low <= value < math.inf or (above and value == low):
-            raise _Refusal
-        return float(value)
-
-    return read
-
-
-def _whole(low: int) -> Callable[[Any], Any]:
-    def read(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < low:
-            raise _Refusal
-        return value
-
-    return read
-
-
-def _word(*options: str) -> Callable[[Any], Any]:
-    def read(value: Any) -> str:
-        if not isinstance(value, str) or not value or (options and value not in options):
-            raise _Refusal
-        return value
-
-    return read
-
-
-def _several(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """One value or a list of different ones, kept as a list."""
-
-    def read_all(value: Any) -> list[Any]:
-        values = [read(v) for v in (value if isinstance(value, list) else [value])]
-        if not values or len(set(values)) < len(values):
-            raise _Refusal
-        return values
-
-    return read_all
-
-
-def _bytes(value: Any) -> int:
-    from bigdag.resources import bytes_of
-
-    if not isinstance(value, int | float | str) or isinstance(value, bool):
-        raise _Refusal
-    try:
-        return bytes_of(value)
-    except ParameterError:
-        raise _Refusal from None
-
-
-def _table(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise _Refusal
-    return value
-
-
-def _tables(value: Any) -> list[dict[str, Any]]:
-    if not isinstance(value, list) or not value:
-        raise _Refusal
-    return [_table(v) for v in value]
-
-
-def _either(words: tuple[str, ...], default: list[Any] | None = None) -> _Key:
-    text = "one or more of " + ", ".join(map(repr, words))
-    return _Key(text, _several(_word(*words)), default, default is None)
-
-
-_TEXT = _Key("a text that is not empty", _word())
-_COUNTS = "a whole number >= 2, or a list of different ones"
-
-_PLAN = {
-    "experiment": _TEXT,
-    "preset": _TEXT,
-    "title": _TEXT,
-    "seed": _Key("a whole number >= 0", _whole(0), 0),
-    "thresholds": _Key(
-        "a number >= 0, or a list of different ones", _several(_number(0)), [0.1, 0.3]
-    ),
-    "methods_from": _TEXT,
-    "limits": _Key("a table [limits]", _table, required=True),
-    "data": _Key("one or more tables [[data]]", _tables, required=True),
-    "method": _Key("one or more tables [[method]]", _tables, []),
-}
-_LIMITS = {
-    "time_limit": _Key("a number of seconds > 0", _number(0, above=True), required=True),
-    "threads": _Key("a whole number >= 1", _whole(1), 1),
-    "memory_limit": _Key("a text such as '4 GB'", _bytes, required=True),
-    "snapshot_every": _Key("a number of seconds > 0", _number(0, above=True)),
-}
-_ANY_DATA = {
-    "repetitions": _Key("a whole number >= 1", _whole(1), 1),
-    "methods": _Key("a list of names of methods", _several(_word())),
-}
-_SIMULATED = {
-    "graph": _either(("ER", "SF"), ["ER"]),
-    "k": _Key("a number > 0, or a list of different ones", _several(_number(0, True)), [1.0]),
-    "d": _Key(_COUNTS, _several(_whole(2)), required=True),
-    "n": _Key(_COUNTS, _several(_whole(2)), required=True),
-    "noise": _either(("gaussian", "exponential", "gumbel"), ["gaussian"]),
-    "scale": _either(("EV", "NV"), ["EV"]),
-    "units": _either(("raw", "standardised", "iscm"), ["raw"]),
-    **_ANY_DATA,
-}
-_OWN = {
-    "table": _Key("the path of a table", _word(), required=True),
-    "truth": _Key("the path of a DAG", _word()),
-    "name": _TEXT,
-    "units": _either(("raw", "standardised"), ["raw"]),
-    **_ANY_DATA,
-}
-_METHOD = {
-    "name": _TEXT,
-    "method": _Key("a word of `bigdag methods`", _word(), required=True),
-    "parameters": _Key("a table of parameters", _table, {}),
-}
-_ONLY_METHODS = {"method": _PLAN["method"]}
-
-
-def nearest(given: str, known: Iterable[str], introduction: str) -> str:
-    """Return the end of a sentence on an unknown word.
-
-    Examples
-    --------
-    >>> nearest("exq1", ["exp1", "exp2"], "There are")
-    "'exq1'. Did you mean 'exp1'? There are: exp1, exp2."
-    """
-    near = get_close_matches(given, list(known), 1, 0.5)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"{given!r}.{hint} {introduction}: {', '.join(known)}."
-
-
 class _Reader:
     """One TOML file; every refusal names it and the table."""
 
@@ -299,42 +152,25 @@ class _Reader:
     def refuse(self, where: str, text: str) -> ParameterError:
         return ParameterError(f"{self.path.name}, {where}: {text}")
 
-    def read(self, given: dict[str, Any], keys: Mapping[str, _Key], where: str) -> dict[str, Any]:
-        """Return the values of a table, with defaults; refuse what is unknown, wrong or missing."""
-        for key in given:
-            if key not in keys:
-                raise self.refuse(where, "unknown key " + nearest(key, keys, "Known keys are"))
-        values = {}
-        for key, about in keys.items():
-            if key not in given:
-                if about.required:
-                    raise self.refuse(where, f"{key!r} is missing. It is {about.words}.")
-                values[key] = about.default
-                continue
-            try:
-                values[key] = about.read(given[key])
-            except _Refusal:
-                text = f"{key!r} must be {about.words}. Got {given[key]!r} instead."
-                raise self.refuse(where, text) from None
-        return values
-
     def plan(self) -> dict[str, Any]:
-        top = self.read(self.given, _PLAN, "top level")
-        rows = {row.name: row for row in self._included(top["methods_from"])}
-        rows |= {row.name: row for row in self.methods(top["method"])}
+        schema = _schema()
+        top = schema.checked(schema.PlanFile, self.given, self.refuse)
+        rows = {row.name: row for row in self._included(top.methods_from)}
+        rows |= {row.name: row for row in self.methods(top.method)}
         if not rows:
             raise self.refuse("top level", "there is no method. Add a table [[method]].")
         self._check_rows(rows.values())
-        blocks = [self._block(block, i, rows) for i, block in enumerate(top["data"], 1)]
-        limits = Limits(**self.read(top["limits"], _LIMITS, "[limits]"))
-        experiment = top["experiment"] or self.path.stem
+        blocks = [
+            self._block(block, f"[[data]] number {i}", rows) for i, block in enumerate(top.data, 1)
+        ]
+        experiment = top.experiment or self.path.stem
         return {
             "experiment": experiment,
-            "preset": top["preset"] or "own",
-            "title": top["title"] or experiment,
-            "limits": limits,
-            "thresholds": tuple(sorted(top["thresholds"])),
-            "seed": top["seed"],
+            "preset": top.preset or "own",
+            "title": top.title or experiment,
+            "limits": Limits(**top.limits.model_dump()),
+            "thresholds": tuple(sorted(top.thresholds)),
+            "seed": top.seed,
             "methods": tuple(rows.values()),
             "data": tuple(blocks),
         }
@@ -345,18 +181,14 @@ class _Reader:
         beside = self.path.parent / name
         # A plan of the user's own can take the rows that are shipped.
         other = _Reader(beside if beside.exists() else PLANS / name)
-        top = other.read(other.given, _ONLY_METHODS, "top level")
-        return other.methods(top["method"])
+        schema = _schema()
+        return other.methods(schema.checked(schema.MethodsFile, other.given, other.refuse).method)
 
-    def methods(self, tables: list[dict[str, Any]]) -> list[MethodRow]:
+    def methods(self, tables: Iterable[schema.Method]) -> list[MethodRow]:
         rows: dict[str, MethodRow] = {}
         for i, given in enumerate(tables, 1):
-            where = f"[[method]] number {i}"
-            values = self.read(given, _METHOD, where)
-            row = MethodRow(
-                values["name"] or values["method"], values["method"].lower(), values["parameters"]
-            )
-            where += f" ({row.name!r})"
+            row = MethodRow(given.name or given.method, given.method.lower(), given.parameters)
+            where = f"[[method]] number {i} ({row.name!r})"
             if row.name in rows:
                 raise self.refuse(where, "there is a method of this name already.")
             self._check_parameters(row, where)
@@ -386,24 +218,14 @@ class _Reader:
                 raise self.refuse("[[method]]", f"{same!r} and {row.name!r} are the same method.")
 
     def _block(
-        self, given: dict[str, Any], i: int, rows: Mapping[str, MethodRow]
+        self, given: schema.Simulated | schema.Own, where: str, rows: Mapping[str, MethodRow]
     ) -> dict[str, Any]:
-        where = f"[[data]] number {i}"
-        own = "table" in given
-        for key in given:
-            if key not in _SIMULATED and key not in _OWN:
-                known = {**_SIMULATED, **_OWN}
-                raise self.refuse(where, "unknown key " + nearest(key, known, "Known keys are"))
-            if key not in (_OWN if own else _SIMULATED):
-                kind = "a table of your own" if own else "simulated data (without 'table')"
-                raise self.refuse(where, f"{key!r} is not a key of {kind}.")
-        values = self.read(given, _OWN if own else _SIMULATED, where)
-        for name in values["methods"] or ():
+        for name in given.methods or ():
             if name not in rows:
                 text = "there is no method of the name " + nearest(name, rows, "Names are")
                 raise self.refuse(where, text)
-        if not own:
-            self._check_graphs(values, where)
+        values = given.model_dump()
+        if "table" not in values:
             return values
         for key in ("table", "truth"):
             if values[key] is not None:
@@ -414,12 +236,14 @@ class _Reader:
         values["name"] = values["name"] or Path(values["table"]).stem
         return values
 
-    def _check_graphs(self, values: dict[str, Any], where: str) -> None:
-        k, d = max(values["k"]), min(values["d"])
-        if k > (d - 1) / 2:
-            raise self.refuse(where, f"k = {k:g} is above (d - 1) / 2, the most for d = {d}.")
-        if "SF" in values["graph"] and any(k % 1 for k in values["k"]):
-            raise self.refuse(where, "'k' must be whole for scale-free graphs ('SF').")
+
+def _schema() -> ModuleType:
+    """Return the checks of a plan's file; what only reads data sets does without their package."""
+    try:
+        from bigdag.experiments.plan import schema
+    except ImportError:
+        raise missing_extra("pydantic", "experiments", "Reading a plan") from None
+    return schema
 
 
 def digest_of(value: Any) -> str:

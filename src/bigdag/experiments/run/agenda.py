@@ -5,18 +5,16 @@ Both runners, of this machine and of a cluster, keep their books here.
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from bigdag.errors import BigdagError
 from bigdag.experiments.store import FAILED, Store, now
 
-__all__ = ["Agenda", "Progress", "Running", "terminable"]
+__all__ = ["Agenda", "Progress", "Running"]
 
 _BEAT = 10.0  # seconds between signs of life to the store
 _SHOW = 0.25  # seconds between calls of `show`
@@ -72,6 +70,14 @@ class Agenda:
         Whether runs that failed before this command are done again, once.
     show : callable or None
         Called with the `Progress` a few times a second.
+
+    Attributes
+    ----------
+    places : dict
+        Where data sets and snapshots lie on this machine: a run is told, but it is no part of the
+        job.
+    progress : Progress
+        How far it is.
     """
 
     def __init__(
@@ -82,6 +88,9 @@ class Agenda:
         show: Callable[[Progress], None] | None = None,
     ) -> None:
         self._store, self._show = store, show
+        self.places = {
+            "data": str(store.beside("datasets")), "snapshots": str(store.beside("snapshots")),
+        }  # fmt: skip
         self._retry_before = now() if retry_failed else None
         by_run = {job["run"]: job for job in jobs}
         store.plan(by_run.values())
@@ -132,6 +141,7 @@ class Agenda:
 
     def finish(self, job: Mapping[str, Any], record: Mapping[str, Any]) -> None:
         """Bring back a finished run."""
+        job = {name: value for name, value in job.items() if name not in self.places}
         self._store.finish(job, record)
         self.progress.done += 1
         self.progress.new += 1
@@ -186,44 +196,3 @@ class Agenda:
 
 def _core_seconds(job: Mapping[str, Any]) -> float:
     return float(job.get("time_limit") or 0.0) * (job.get("threads") or 1)
-
-
-@contextmanager
-def terminable() -> Iterator[None]:
-    """Let SIGINT, SIGTERM and SIGHUP end the runs as cleanly as Ctrl-C does.
-
-    SIGINT counts also where it was ignored at the start, as a shell arranges for what a script
-    starts in the background: who sends it to this process wants it to end, and nothing is lost.
-    SIGHUP stays ignored where it was, which is what nohup is for. A program that uses this as a
-    library and has a handler of its own keeps it for SIGINT and SIGHUP.
-
-    The first signal raises KeyboardInterrupt. The second is let pass, as it often comes with the
-    first, from the terminal and from a batch system, and would disturb the clearing away. The third
-    raises again.
-    """
-    count = 0
-
-    def interrupt(*_: Any) -> None:
-        nonlocal count
-        count += 1
-        if count != 2:
-            raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    replaced = {
-        "SIGTERM": None,  # whatever it was
-        "SIGINT": (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler),
-        "SIGHUP": (signal.SIG_DFL,),
-    }
-    before = {}
-    for name, ours in replaced.items():
-        number = getattr(signal, name, None)  # Windows has no SIGHUP
-        if number is not None and (ours is None or signal.getsignal(number) in ours):
-            before[number] = signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from bigdag.errors import BigdagError, ParameterError, missing_extra
-from bigdag.experiments.run.agenda import Agenda, Progress, Running, terminable
+from bigdag.experiments.run.agenda import Agenda, Progress, Running
 from bigdag.experiments.run.child import WORKER, Child
 from bigdag.experiments.store import Store
+from bigdag.interrupts import terminable, undisturbed
 from bigdag.resources import format_bytes
 
 __all__ = ["run_on_cluster"]
@@ -103,9 +104,7 @@ def run_on_cluster(
         client = _connect(address)
         try:
             agenda = Agenda(jobs, store, retry_failed, show)
-            places = {"data": str(store.beside("datasets")),
-                      "snapshots": str(store.beside("snapshots"))}  # fmt: skip
-            return _Sender(client, address, agenda, places, worker).run()
+            return _Sender(client, address, agenda, worker).run()
         finally:
             with suppress(Exception):  # a cluster that is gone cannot be left in good order
                 client.close(timeout=2)
@@ -140,11 +139,9 @@ def _connect(address: str) -> Any:
 class _Sender:
     """Sends jobs as the workers have room, and brings back records."""
 
-    def __init__(
-        self, client: Any, address: str, agenda: Agenda, places: Mapping[str, str], worker: str
-    ) -> None:
+    def __init__(self, client: Any, address: str, agenda: Agenda, worker: str) -> None:
         self._client, self._address, self._agenda = client, address, agenda
-        self._places, self._worker = places, worker
+        self._worker = worker
         self._sent: dict[str, _Sent] = {}
         self._ended: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._name, self._count = secrets.token_hex(4), 0
@@ -176,9 +173,12 @@ class _Sender:
                 self._receive()
                 self._agenda.tick(self._running(), self._cores)
         finally:
-            with suppress(Exception):
-                self._client.cancel([sent.future for sent in self._sent.values()])
-            self._agenda.close()
+            try:  # which may take long, and may be torn: a client that is gone cancels all it has
+                with suppress(Exception):
+                    self._client.cancel([sent.future for sent in self._sent.values()])
+            finally:
+                with undisturbed():
+                    self._agenda.close()
 
     # -------------------------------------------------------------- the workers
 
@@ -241,7 +241,7 @@ class _Sender:
         key = f"bigdag-{job['run']}-{self._name}-{self._count}"
         future = self._client.submit(
             _perform,
-            {**job, **self._places},
+            {**job, **self._agenda.places},
             self._worker,
             key,
             key=key,

@@ -11,10 +11,7 @@ import hashlib
 import json
 import math
 import os
-import secrets
-import shutil
 import warnings
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +24,7 @@ from bigdag.errors import BigdagError, DataError, DataWarning
 from bigdag.experiments.plan.file import digest_of, unchanged
 from bigdag.graph.align import on_columns
 from bigdag.simulate.worlds import World
+from bigdag.writing import whole_folder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -89,29 +87,20 @@ def prepare(dataset: dict[str, Any], folder: str | os.PathLike[str]) -> Path:
     target = Path(folder) / dataset["key"]
     if _is_whole(target):
         return target
-    temporary = target.with_name(f".{target.name}-{secrets.token_hex(8)}.tmp")
+    made = (_own if "table" in dataset else _simulated)(dataset)
     try:
-        temporary.mkdir(parents=True)
-        _write(dataset, temporary)
-        try:
-            os.replace(temporary, target)
-        except OSError:
-            # A folder with files in it is not replaced: another process was first, or it is
-            # damaged. Then its files are replaced one by one, the card last. They are the same
-            # whoever makes them, so that several processes may do so at once.
-            if not _is_whole(target):
-                for name in sorted(os.listdir(temporary), key=lambda name: name == _CARD):
-                    os.replace(temporary / name, target / name)
-    except OSError as error:
-        if isinstance(error, BigdagError):
-            raise
-        raise BigdagError(
-            f"Could not write the data set {target}: {error.strerror or error}. Remove it if it "
-            "is there, and see to it that its folder can be written and has room."
-        ) from error
-    finally:
-        with suppress(OSError):
-            shutil.rmtree(temporary)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # What is damaged is replaced file by file. Files are the same whoever makes them, so that
+        # several processes may do so at once.
+        with whole_folder(target, force=True) as temporary:
+            _write(dataset, made, temporary)
+    except (OSError, BigdagError) as error:
+        if not _is_whole(target):  # or another process was first
+            reason = f"{getattr(error, 'strerror', None) or error}".rstrip(".")
+            raise BigdagError(
+                f"Could not write the data set {target}: {reason}. Remove it if it is there, and "
+                "see to it that its folder can be written and has room."
+            ) from error
     return target
 
 
@@ -173,9 +162,10 @@ def _mapped(path: Path, names: tuple[str, ...], named: bool, mean: NDArray[Any])
     return Dataset(X=X, names=names, named=named, mean=mean, n_samples=len(X))
 
 
-def _write(dataset: dict[str, Any], folder: Path) -> None:
-    make = _own if "table" in dataset else _simulated
-    truth, train, validation = make(dataset)
+def _write(
+    dataset: dict[str, Any], made: tuple[DAG | None, Dataset, Dataset], folder: Path
+) -> None:
+    truth, train, validation = made
     for part, data in (("train", train), ("validation", validation)):
         assert data.X is not None
         np.save(folder / f"{part}.npy", data.X)

@@ -14,9 +14,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from bigdag.errors import missing_extra
-from bigdag.experiments.run.agenda import Agenda, Progress, Running, terminable
+from bigdag.experiments.run.agenda import Agenda, Progress, Running
 from bigdag.experiments.run.child import WORKER, Child
 from bigdag.experiments.store import Store, load_psutil
+from bigdag.interrupts import terminable, undisturbed
 from bigdag.resources import container_limit, n_threads
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from bigdag.experiments.plan.expand import Plan
 
-__all__ = ["cores_here", "installed", "memory_here", "run_jobs", "run_plan"]
+__all__ = ["installed", "memory_here", "run_jobs", "run_plan"]
 
 _LOOK = 0.02  # seconds between looks whether a run has ended
 _SCAN = 0.5  # ... between looks for a job that fits while no run ends; plans are long
@@ -146,11 +147,10 @@ def run_jobs(
     Progress
         How it ended. An interrupt ends what is under way and is raised again.
     """
-    cores = cores or cores_here()
+    cores = cores or n_threads(None)
     memory = memory_here()
     agenda = Agenda(jobs, store, retry_failed, show)
     work, data = store.beside("work"), store.beside("datasets")
-    places = {"data": str(data), "snapshots": str(store.beside("snapshots"))}
     children: list[Child] = []
     made: set[Path] = set()  # a signal may come while a child is started, which is then not listed
 
@@ -181,7 +181,7 @@ def run_jobs(
                         shutil.rmtree(left, ignore_errors=True)
                     folder = work / f"{job['run']}-{secrets.token_hex(4)}"
                     made.add(folder)
-                    children.append(Child({**job, **places}, folder, worker))
+                    children.append(Child({**job, **agenda.places}, folder, worker))
                 if not children and agenda.empty:
                     return agenda.progress
                 time.sleep(_LOOK)
@@ -190,27 +190,18 @@ def run_jobs(
                     if record is not None:
                         children.remove(child)
                         made.discard(child.folder)
-                        agenda.finish(_plain(child.job, places), record)
+                        agenda.finish(child.job, record)
                         next_scan = 0.0
                 agenda.tick([Running(child.job, child.seconds) for child in children], cores)
         finally:
-            for child in children:
-                child.kill()
-            for folder in made:
-                shutil.rmtree(folder, ignore_errors=True)
-            agenda.close()
-            with suppress(OSError):
-                work.rmdir()
-
-
-def _plain(job: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
-    """Return the job as planned: where its files lie on this machine is no part of it."""
-    return {name: value for name, value in job.items() if name not in places}
-
-
-def cores_here() -> int:
-    """Return how many cores this process may use, in its container if it is in one."""
-    return n_threads(None)
+            with undisturbed():
+                for child in children:
+                    child.kill()
+                for folder in made:
+                    shutil.rmtree(folder, ignore_errors=True)
+                agenda.close()
+                with suppress(OSError):
+                    work.rmdir()
 
 
 def memory_here() -> int:
