@@ -210,7 +210,8 @@ def test_outsiders_are_all_that_would_help(seed, held, keep):
         }
         best = sorted((u for u in gains if gains[u] > 1e-7), key=gains.get, reverse=True)
         expected |= {(u, v) for u in best[:keep]}
-    assert set(insertion.outsiders(case.problem, case.state, keep, 0, 10)) == expected
+    found = insertion.outsiders(case.problem, case.state, keep, 0, 10)
+    assert {(u, v) for u, v in found.tolist()} == expected
 
 
 # ------------------------------------------------------------------ from parents to weights

@@ -13,9 +13,10 @@ import numpy as np
 from bigdag.compiled import kernel
 from bigdag.engine.objective import dual_bound
 
-__all__ = ["descend"]
+__all__ = ["descend", "subtract", "weigh"]
 
 _NEWTONS = 4  # in one turn of descent
+_BEYOND = 2.0  # of the way: behind the goal, where no kink matters
 _SWEEPS = 5  # over the support, between two sweeps over the whole working set
 
 
@@ -23,17 +24,15 @@ _SWEEPS = 5  # over the support, between two sweeps over the whole working set
 def descend(Q, c, p, b, tol):  # type: ignore[no-untyped-def]
     """Minimise 1/2 bᵀQb - cᵀb + Σ p|b| to a relative gap, in place in b; Q has a unit diagonal."""
     m = len(c)
-    g = c.copy()  # c - Q b
-    for s in range(m):
-        if b[s] != 0.0:
-            for t in range(m):
-                g[t] -= b[s] * Q[s, t]
+    g = np.empty(m)
+    subtract(Q, c, b, g)
     support = np.empty(m, dtype=np.int64)
     last = np.inf
     for _ in range(100):
         for s in range(m):
             _update(Q, p, b, g, s)
-        gap = _relative_gap(c, p, b, g)
+        objective, bound = weigh(c, p, b, g)
+        gap = 1.0 - bound / objective
         if gap <= tol:
             return
         size = _nonzero(b, support)
@@ -44,11 +43,11 @@ def descend(Q, c, p, b, tol):  # type: ignore[no-untyped-def]
         # A Newton step costs as much as many sweeps: it pays where as many are still to come.
         pace = np.log(last / gap)
         if size > 0 and pace * (size / 18 + 0.5) < np.log(gap / tol):
-            _newton(Q, c, p, b, g, support[:size])
+            _newton(Q, c, p, b, g, support, size)
         last = gap
 
 
-@kernel
+@kernel(_nrt=False)
 def _nonzero(b, support):  # type: ignore[no-untyped-def]
     """Write the places of the coefficients that are not zero into support; return their number."""
     size = 0
@@ -59,7 +58,7 @@ def _nonzero(b, support):  # type: ignore[no-untyped-def]
     return size
 
 
-@kernel(fastmath=True, inline="always")
+@kernel(_nrt=False)
 def _update(Q, p, b, g, s):  # type: ignore[no-untyped-def]
     """Minimise over coordinate s, in place in b and g."""
     old = b[s]
@@ -77,9 +76,20 @@ def _update(Q, p, b, g, s):  # type: ignore[no-untyped-def]
         b[s] = new
 
 
-@kernel
-def _relative_gap(c, p, b, g):  # type: ignore[no-untyped-def]
-    """Return the duality gap over the objective, inside the working set."""
+@kernel(_nrt=False)
+def subtract(Q, c, b, g):  # type: ignore[no-untyped-def]
+    """Write the gradient c - Q b into g."""
+    for t in range(len(c)):
+        g[t] = c[t]
+    for s in range(len(c)):
+        if b[s] != 0.0:
+            for t in range(len(c)):
+                g[t] -= b[s] * Q[s, t]
+
+
+@kernel(_nrt=False)
+def weigh(c, p, b, g):  # type: ignore[no-untyped-def]
+    """Return the objective and the dual bound, inside the working set; g is the gradient."""
     explained, fitted, penalty, limit = 0.0, 0.0, 0.0, np.inf
     for s in range(len(c)):
         explained += c[s] * b[s]
@@ -88,50 +98,57 @@ def _relative_gap(c, p, b, g):  # type: ignore[no-untyped-def]
         if abs(g[s]) * limit > p[s]:
             limit = p[s] / abs(g[s])
     square = max(1.0 - explained - fitted, 0.0)
-    inner = 1.0 - explained
-    objective = 0.5 * square + penalty
-    return 1.0 - dual_bound(inner, square, limit) / objective
+    return 0.5 * square + penalty, dual_bound(1.0 - explained, square, limit)
 
 
 @kernel(fastmath=True)
-def _newton(Q, c, p, b, g, support):  # type: ignore[no-untyped-def]
-    """Go towards the minimum for the present signs, as far as it pays, in place in b and g."""
-    m, size = len(c), len(support)
+def _newton(Q, c, p, b, g, support, size):  # type: ignore[no-untyped-def]
+    """Go towards the minimum for the present signs, as far as it pays, in place in b and g.
+
+    The first ``size`` places in ``support`` are where b is not zero.
+    """
     L = np.empty((size, size))
-    goal = np.empty(size)
+    goal, kinks = np.empty(size), np.empty(size)
     for _ in range(_NEWTONS):
-        if not _cholesky(Q, support[:size], L):
+        if not _cholesky(Q, support, size, L):
             return  # collinear: leave it to coordinate descent
         for i in range(size):
             s = support[i]
-            goal[i] = c[s] - p[s] * np.sign(b[s])
-        _back_solve(L, goal[:size])
-        share = _line_search(Q, p, b, g, support[:size], goal[:size])
-        kept = 0
-        for i in range(size):
-            s = support[i]
-            step = goal[i] - b[s]
-            at = b[s] + share * step
-            if step != 0.0 and abs(at) <= 1e-14 * abs(step):
-                at = 0.0
-            b[s] = at
-            if at != 0.0:
-                support[kept] = s
-                kept += 1
-        g[:] = c
-        for i in range(kept):
-            s = support[i]
-            for t in range(m):
-                g[t] -= b[s] * Q[s, t]
-        size = kept
+            goal[i] = c[s] - p[s] if b[s] > 0.0 else c[s] + p[s]
+        _back_solve(L, goal, size)
+        share = _line_search(Q, p, b, g, support, goal, kinks, size)
+        size = _go(Q, c, b, g, support, goal, size, share)
         if share >= 1.0 or size == 0:
             break
 
 
-@kernel(fastmath=True)
-def _cholesky(Q, support, L):  # type: ignore[no-untyped-def]
+@kernel(fastmath=True, _nrt=False)
+def _go(Q, c, b, g, support, goal, size, share):  # type: ignore[no-untyped-def]
+    """Go a share of the way to the goal, in place in b, g and support; return the new size."""
+    kept = 0
+    for i in range(size):
+        s = support[i]
+        step = goal[i] - b[s]
+        at = b[s] + share * step
+        if step != 0.0 and abs(at) <= 1e-14 * abs(step):
+            at = 0.0
+        b[s] = at
+        if at != 0.0:
+            support[kept] = s
+            kept += 1
+    for t in range(len(g)):
+        g[t] = c[t]
+    for i in range(kept):
+        s = support[i]
+        for t in range(len(g)):
+            g[t] -= b[s] * Q[s, t]
+    return kept
+
+
+@kernel(fastmath=True, _nrt=False)
+def _cholesky(Q, support, size, L):  # type: ignore[no-untyped-def]
     """Write the lower factor of Q on the support into L; False where it is not definite."""
-    for i in range(len(support)):
+    for i in range(size):
         row, of_i = Q[support[i]], L[i]
         for j in range(i + 1):
             of_j = L[j]
@@ -147,10 +164,9 @@ def _cholesky(Q, support, L):  # type: ignore[no-untyped-def]
     return True
 
 
-@kernel(fastmath=True)
-def _back_solve(L, x):  # type: ignore[no-untyped-def]
+@kernel(fastmath=True, _nrt=False)
+def _back_solve(L, x, size):  # type: ignore[no-untyped-def]
     """Solve L Lᵀ y = x, in place in x."""
-    size = len(x)
     for i in range(size):
         total = x[i]
         for k in range(i):
@@ -162,34 +178,44 @@ def _back_solve(L, x):  # type: ignore[no-untyped-def]
             x[k] -= L[i, k] * x[i]
 
 
-@kernel
-def _line_search(Q, p, b, g, support, goal):  # type: ignore[no-untyped-def]
+@kernel(fastmath=True, _nrt=False)
+def _line_search(Q, p, b, g, support, goal, kinks, size):  # type: ignore[no-untyped-def]
     """Return the share of the way from b to goal, on the support, where the objective is least.
 
-    Along the way it is a convex parabola with kinks where a coefficient crosses zero.
+    Along the way it is a convex parabola with kinks where a coefficient crosses zero; few are
+    crossed before the least is reached, so that they are looked for one after the other.
     """
-    size = len(support)
     slope, curve = 0.0, 0.0
-    at = np.empty(size)
     for i in range(size):
         s = support[i]
         step = goal[i] - b[s]
-        at[i] = -b[s] / step if step * b[s] < 0.0 else np.inf
-        slope += (p[s] * np.sign(b[s]) - g[s]) * step
+        kinks[i] = -b[s] / step if step * b[s] < 0.0 else _BEYOND
+        slope += ((p[s] if b[s] > 0.0 else -p[s]) - g[s]) * step
         for k in range(size):
             curve += step * Q[s, support[k]] * (goal[k] - b[support[k]])
-    if at.min() >= 1.0:
+    i = _least(kinks, size)
+    if kinks[i] >= 1.0:
         return 1.0  # no kink: the goal is the minimum
     if slope >= 0.0 or curve <= 0.0:
         return 0.0
-    for i in np.argsort(at):
-        s = support[i]
-        share = min(at[i], 1.0)
+    while True:
+        share = min(kinks[i], 1.0)
         if slope + share * curve >= 0.0:
             return -slope / curve
         if share >= 1.0:
             return 1.0
-        slope += 2.0 * p[s] * abs(goal[i] - b[s])
+        slope += 2.0 * p[support[i]] * abs(goal[i] - b[support[i]])
         if slope + share * curve >= 0.0:
             return share
-    return min(1.0, -slope / curve)
+        kinks[i] = _BEYOND
+        i = _least(kinks, size)
+
+
+@kernel(_nrt=False)
+def _least(values, size):  # type: ignore[no-untyped-def]
+    """Return the place of the least of the first values."""
+    least = 0
+    for i in range(1, size):
+        if values[i] < values[least]:
+            least = i
+    return least

@@ -258,7 +258,7 @@ def _outer_product(Z: NDArray[np.float64]) -> NDArray[np.float64]:
     return C
 
 
-@kernel(fastmath=True)
+@kernel(fastmath=True, _nrt=False)
 def correlation(source, held, i, j):  # type: ignore[no-untyped-def]
     """Return one correlation from the source of a Gram."""
     if held:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from bigdag.compiled import kernel
 
 __all__ = ["pop", "sift"]
 
 
-@kernel
+@kernel(_nrt=False)
 def sift(heap, place, key, at, size):  # type: ignore[no-untyped-def]
     """Restore the heap at one place, in place: up if it can rise, else down."""
     v = heap[at]
@@ -40,7 +42,7 @@ def sift(heap, place, key, at, size):  # type: ignore[no-untyped-def]
     place[v] = at
 
 
-@kernel
+@kernel(_nrt=False)
 def pop(heap, place, key, size):  # type: ignore[no-untyped-def]
     """Take the first variable out of the heap, in place; its place becomes -1."""
     v = heap[0]
@@ -48,5 +50,5 @@ def pop(heap, place, key, size):  # type: ignore[no-untyped-def]
     if size > 1:
         heap[0] = heap[size - 1]
         place[heap[0]] = 0
-        sift(heap, place, key, 0, size - 1)
+        sift(heap, place, key, np.int64(0), size - 1)
     return v

@@ -18,22 +18,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from bigdag.compiled import kernel
-from bigdag.engine.descent import descend
+from bigdag.engine.descent import descend, subtract, weigh
 from bigdag.engine.objective import dual_bound, on_correlation_scale
-from bigdag.engine.order import project, rank_of
+from bigdag.engine.order import nth_least, project, rank_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigdag.engine.gram import Gram
 
-__all__ = ["LassoFit", "solve", "typical_parents", "violators"]
+__all__ = ["Coefficients", "LassoFit", "new_workspace", "solve", "typical_parents", "violators"]
 
 _FIRST = 24  # parents a working set begins with
 _MAX_ROUNDS = 60
@@ -63,6 +63,47 @@ class LassoFit:
     objective: NDArray[np.float64]
     gap: NDArray[np.float64]
     complete: bool
+
+
+class Coefficients(NamedTuple):
+    """The coefficients of some columns on the correlation scale, compressed.
+
+    Those of column a are ``values[indptr[a]:indptr[a + 1]]``, on the variables in ``indices``.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+
+class _Columns(NamedTuple):
+    """Some column problems.
+
+    Attributes
+    ----------
+    names : ndarray of shape (k,)
+        Which columns.
+    allowed : ndarray of bool, shape (k, d)
+        The parents that each may use.
+    root : ndarray of shape (d,)
+        The roots of the penalties: p[i, j] = root[i] * root[j].
+    """
+
+    names: NDArray[np.int64]
+    allowed: NDArray[np.bool_]
+    root: NDArray[np.float64]
+
+
+class Workspace(NamedTuple):
+    """Room to look for violators among d variables.
+
+    ``inside`` is False throughout, before and after; the first entries of ``new`` are what was
+    found, and ``excess`` by how much they are above their penalty.
+    """
+
+    inside: NDArray[np.bool_]
+    new: NDArray[np.int64]
+    excess: NDArray[np.float64]
 
 
 def solve(
@@ -248,10 +289,8 @@ class _Problem:
         if gram.C is not None:
             flat = _flat(support, values, todo)
             may = allowed if len(todo) == len(block) else allowed[todo]
-            pieces = gram.each(
-                partial(_solve_held, gram.C, may, self.root, block[todo], *flat, self.tol),
-                len(todo),
-            )
+            columns = _Columns(block[todo], may, self.root)
+            pieces = gram.each(partial(_solve_held, gram.C, columns, flat, self.tol), len(todo))
             at = 0
             for piece in pieces:
                 for i in range(len(piece[0])):
@@ -266,10 +305,8 @@ class _Problem:
             left = self.gram.residual_rows(block[todo], *_flat(support, values, todo))
         for _ in range(_MAX_ROUNDS):
             flat = _flat(support, values, todo)
-            certified = self.gram.each(
-                partial(_certify, left, C_rows, allowed[todo], self.root, block[todo], *flat),
-                len(todo),
-            )
+            columns = _Columns(block[todo], allowed[todo], self.root)
+            certified = self.gram.each(partial(_certify, columns, left, C_rows, flat), len(todo))
             if certified:
                 objective[todo] = np.concatenate([c[0] for c in certified])
                 gap[todo] = np.concatenate([c[1] for c in certified])
@@ -305,16 +342,14 @@ class _Problem:
             values[a] = start[support[a]]
             start[known] = 0.0
         flat = _flat(support, values, np.arange(len(block)))
-        source = gram.Z if gram.C is None else gram.C
-        work = partial(
-            _solve_few, source, gram.C is not None, self.root, block, *flat, self.tol, self.live
-        )
+        work = partial(_solve_few, *gram.source, self.root, block, flat, self.tol)
         results = gram.each(work, len(block))
         for a in range(len(block)):
-            span = slice(flat[0][a], flat[0][a + 1])
-            keep = flat[2][span] != 0
-            support[a], values[a] = flat[1][span][keep], flat[2][span][keep]
+            span = slice(flat.indptr[a], flat.indptr[a + 1])
+            keep = flat.values[span] != 0
+            support[a], values[a] = flat.indices[span][keep], flat.values[span][keep]
         objective, gap = (np.concatenate([r[i] for r in results]) for i in (0, 1))
+        objective[~self.live[block]] = 0.0
         return support, values, objective, gap
 
     def _descend(
@@ -327,31 +362,21 @@ class _Problem:
         goal: NDArray[np.float64],
     ) -> None:
         """Solve the working sets to a relative gap, in place; what is zero is left out."""
-        indptr, indices, flat = _flat(support, values, todo)
-        columns = block[todo]
-        gram = self.gram
-
-        def work(first: int, last: int) -> None:
-            _descend_columns(
-                gram.C if gram.C is not None else gram.Z, gram.C is not None, C_rows, self.root,
-                columns, indptr, indices, flat, first, last, goal,
-            )  # fmt: skip
-
+        flat, gram = _flat(support, values, todo), self.gram
+        work = partial(_descend_columns, gram.Z, C_rows, self.root, block[todo], flat, goal)
         gram.each(work, len(todo), chunk=4)
         for i, a in enumerate(todo):
-            piece = slice(indptr[i], indptr[i + 1])
-            keep = flat[piece] != 0
-            support[a], values[a] = indices[piece][keep], flat[piece][keep]
+            piece = slice(flat.indptr[i], flat.indptr[i + 1])
+            keep = flat.values[piece] != 0
+            support[a], values[a] = flat.indices[piece][keep], flat.values[piece][keep]
 
 
-def _flat(
-    support: list[Any], values: list[Any], todo: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Return the chosen columns' coefficients as one compressed list: indptr, indices, values."""
+def _flat(support: list[Any], values: list[Any], todo: NDArray[np.int64]) -> Coefficients:
+    """Return the chosen columns' coefficients as one compressed list."""
     sizes = [len(support[a]) for a in todo]
     indptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
     indices = np.concatenate([np.empty(0, dtype=np.int64), *(support[a] for a in todo)])
-    return indptr, indices, np.concatenate([np.empty(0), *(values[a] for a in todo)])
+    return Coefficients(indptr, indices, np.concatenate([np.empty(0), *(values[a] for a in todo)]))
 
 
 def _split(certified: list[Any]) -> list[NDArray[np.int64]]:
@@ -364,13 +389,19 @@ def _split(certified: list[Any]) -> list[NDArray[np.int64]]:
 # ------------------------------------------------------------------ compiled kernels
 
 
-@kernel(inline="always")
+@kernel
+def new_workspace(d):  # type: ignore[no-untyped-def]
+    """Return room to look for violators among d variables."""
+    return Workspace(np.zeros(d, dtype=np.bool_), np.empty(d, dtype=np.int64), np.empty(d))
+
+
+@kernel(_nrt=False)
 def _penalty(root, i, j):  # type: ignore[no-untyped-def]
     """Return p[i, j]; never zero, as without a penalty there is no dual bound."""
     return max(root[i] * root[j], _LEAST_PENALTY)
 
 
-@kernel(fastmath=True)
+@kernel(fastmath=True, _nrt=False)
 def _worst(left, allowed, root, own):  # type: ignore[no-untyped-def]
     """Return the largest correlation with the residual in units of its penalty."""
     worst = 0.0
@@ -381,7 +412,7 @@ def _worst(left, allowed, root, own):  # type: ignore[no-untyped-def]
     return worst
 
 
-@kernel
+@kernel(_nrt=False)
 def _certify_column(left, C_row, allowed, root, j, members, b):  # type: ignore[no-untyped-def]
     """Return objective and duality gap of a column.
 
@@ -403,34 +434,39 @@ def _certify_column(left, C_row, allowed, root, j, members, b):  # type: ignore[
 
 
 @kernel
-def violators(left, allowed, root, j, members, most, inside, new, excess):  # type: ignore[no-untyped-def]
-    """Return the variables to add to the members of column j: those furthest above their penalty.
+def violators(left, allowed, root, j, members, most, workspace):  # type: ignore[no-untyped-def]
+    """Find the variables to add to the members of column j: those furthest above their penalty.
 
     ``left`` (d,) holds the correlations of all variables with the residual, ``root`` (d,) the roots
-    of the penalties. At most ``most`` are returned, in the order of the variables. ``inside`` (d,)
-    is False for all members, before and after; ``new`` and ``excess`` are room (d,).
+    of the penalties. At most ``most`` are found, in the order of the variables. Writes them into
+    ``workspace.new`` and returns their number.
 
     Examples
     --------
     >>> left, all_of_them, root = np.array([0.0, 0.9, 0.5, 0.1]), np.ones(4, dtype=bool), np.ones(4)
-    >>> room = np.zeros(4, dtype=bool), np.empty(4, dtype=np.int64), np.empty(4)
-    >>> violators(left, all_of_them, 0.5 * root, 0, np.array([1]), 5, *room)
+    >>> workspace = new_workspace(4)
+    >>> violators(left, all_of_them, 0.5 * root, 0, np.array([1]), 5, workspace)
+    1
+    >>> workspace.new[:1]
     array([2])
     """
-    for i in members:
-        inside[i] = True
-    count = 0
+    inside, new, excess = workspace
+    for s in range(len(members)):
+        inside[members[s]] = True
+    count = np.int64(0)
     for i in range(len(left)):
         over = abs(left[i]) - _penalty(root, i, j)
         if over > 0.0 and allowed[i] and not inside[i]:
             new[count], excess[count] = i, over
             count += 1
-    for i in members:
-        inside[i] = False
+    for s in range(len(members)):
+        inside[members[s]] = False
     if count <= most:
-        return new[:count].copy()
-    least = np.partition(excess[:count], count - most)[count - most]
-    kept = np.empty(most, dtype=np.int64)
+        return count
+    by_size = np.empty(count)
+    for e in range(count):
+        by_size[e] = excess[e]
+    least = nth_least(by_size, count, count - most)
     size, ties = 0, most
     for e in range(count):
         if excess[e] > least:
@@ -438,85 +474,108 @@ def violators(left, allowed, root, j, members, most, inside, new, excess):  # ty
     for e in range(count):
         if excess[e] > least or (excess[e] == least and ties > 0):
             ties -= excess[e] == least
-            kept[size] = new[e]
+            new[size] = new[e]
             size += 1
-    return kept
+    return size
 
 
 @kernel
-def _certify(left, C_rows, allowed, root, columns, indptr, indices, values, first, last):  # type: ignore[no-untyped-def]
-    """Return objectives, gaps and the violators to add, for rows first..last."""
+def _certify(columns, left, C_rows, start, first, last):  # type: ignore[no-untyped-def]
+    """Return objectives, gaps and the violators to add, for rows first..last.
+
+    ``start`` are the coefficients of all rows; the violators are one compressed list.
+    """
     k = last - first
     objective, gap = np.empty(k), np.empty(k)
     found = np.zeros(k + 1, dtype=np.int64)
-    added = [np.empty(0, dtype=np.int64)]
-    d = len(root)
-    room = np.zeros(d, dtype=np.bool_), np.empty(d, dtype=np.int64), np.empty(d)
+    room = 0
+    for a in range(first, last):
+        room += max(_FIRST, start.indptr[a + 1] - start.indptr[a])
+    flat = np.empty(room, dtype=np.int64)
+    workspace = new_workspace(len(columns.root))
     for at in range(k):
         a = first + at
-        span = slice(indptr[a], indptr[a + 1])
+        members = start.indices[start.indptr[a] : start.indptr[a + 1]]
+        b = start.values[start.indptr[a] : start.indptr[a + 1]]
+        j, allowed = columns.names[a], columns.allowed[a]
         objective[at], gap[at] = _certify_column(
-            left[a], C_rows[a], allowed[a], root, columns[a], indices[span], values[span]
+            left[a], C_rows[a], allowed, columns.root, j, members, b
         )
-        members = indices[span]
         most = max(_FIRST, len(members))
-        new = violators(left[a], allowed[a], root, columns[a], members, most, *room)
-        added.append(new)
-        found[at + 1] = found[at] + len(new)
-    flat = np.empty(found[k], dtype=np.int64)
-    for at in range(k):
-        flat[found[at] : found[at + 1]] = added[at + 1]
+        new = violators(left[a], allowed, columns.root, j, members, most, workspace)
+        for s in range(new):
+            flat[found[at] + s] = workspace.new[s]
+        found[at + 1] = found[at] + new
     return objective, gap, found, flat
 
 
 @kernel
-def _solve_held(C, allowed, root, columns, indptr, indices, values, tol, first, last):  # type: ignore[no-untyped-def]
+def _solve_held(C, columns, start, tol, first, last):  # type: ignore[no-untyped-def]
     """Solve columns first..last, one after the other, on correlations that are held.
 
     Returns objectives, gaps and the coefficients as one compressed list. The correlations with the
     residual are kept up to date by rows of C.
     """
     k = last - first
+    d = len(columns.root)
     objective, gap = np.empty(k), np.empty(k)
     found = np.zeros(k + 1, dtype=np.int64)
-    all_members, all_b = [np.empty(0, dtype=np.int64)], [np.empty(0)]
-    d = len(root)
-    room = np.zeros(d, dtype=np.bool_), np.empty(d, dtype=np.int64), np.empty(d)
+    flat, flat_b = np.empty(_FIRST * k, dtype=np.int64), np.empty(_FIRST * k)
+    members, b = np.empty(d, dtype=np.int64), np.empty(d)
+    changed, change = np.empty(d, dtype=np.int64), np.empty(d)
+    left = np.empty(d)
+    workspace = new_workspace(d)
     for at in range(k):
         a = first + at
-        j = columns[a]
-        members, b = indices[indptr[a] : indptr[a + 1]], values[indptr[a] : indptr[a + 1]]
-        left = C[j].copy()
-        _subtract_rows(left, C, members, b)
+        j, allowed = columns.names[a], columns.allowed[a]
+        begin = start.indptr[a]
+        size = start.indptr[a + 1] - begin
+        for s in range(size):
+            members[s], b[s] = start.indices[begin + s], start.values[begin + s]
+        for i in range(d):
+            left[i] = C[j, i]
+        _subtract_rows(left, C, members, b, size)
         for _ in range(_MAX_ROUNDS):
-            objective[at], gap[at] = _certify_column(left, C[j], allowed[a], root, j, members, b)
+            objective[at], gap[at] = _certify_column(
+                left, C[j], allowed, columns.root, j, members[:size], b[:size]
+            )
             if gap[at] <= tol * objective[at]:
                 break
-            most = max(_FIRST, len(members))
-            new = violators(left, allowed[a], root, j, members, most, *room)
-            members = np.concatenate((members, new))
-            b = np.concatenate((b, np.zeros(len(new))))
-            before = b.copy()
+            most = max(_FIRST, size)
+            new = violators(left, allowed, columns.root, j, members[:size], most, workspace)
+            for s in range(new):
+                members[size + s], b[size + s] = workspace.new[s], 0.0
+            size += new
+            for s in range(size):
+                change[s] = b[s]
             goal = max(0.3 * tol, 0.1 * gap[at] / objective[at])
-            _descend_column(C, True, C[j], root, j, members, b, goal)
-            changed = b != before
-            _subtract_rows(left, C, members[changed], (b - before)[changed])
-            keep = b != 0.0
-            members, b = members[keep], b[keep]
-        all_members.append(members)
-        all_b.append(b)
-        found[at + 1] = found[at] + len(members)
-    flat_members, flat_b = np.empty(found[k], dtype=np.int64), np.empty(found[k])
-    for at in range(k):
-        flat_members[found[at] : found[at + 1]] = all_members[at + 1]
-        flat_b[found[at] : found[at + 1]] = all_b[at + 1]
-    return objective, gap, found, flat_members, flat_b
+            _descend_held(C, columns.root, j, members[:size], b[:size], goal)
+            count, kept = np.int64(0), np.int64(0)
+            for s in range(size):
+                if b[s] != change[s]:
+                    changed[count], change[count] = members[s], b[s] - change[s]
+                    count += 1
+                if b[s] != 0.0:
+                    members[kept], b[kept] = members[s], b[s]
+                    kept += 1
+            _subtract_rows(left, C, changed, change, count)
+            size = kept
+        if found[at] + size > len(flat):
+            room = 2 * len(flat) + size
+            wider, wider_b = np.empty(room, dtype=np.int64), np.empty(room)
+            for s in range(found[at]):
+                wider[s], wider_b[s] = flat[s], flat_b[s]
+            flat, flat_b = wider, wider_b
+        for s in range(size):
+            flat[found[at] + s], flat_b[found[at] + s] = members[s], b[s]
+        found[at + 1] = found[at] + size
+    return objective, gap, found, flat[: found[k]].copy(), flat_b[: found[k]].copy()
 
 
-@kernel(fastmath=True)
-def _subtract_rows(left, C, members, values):  # type: ignore[no-untyped-def]
-    """Subtract values times rows of C, in place; several rows in one pass over left."""
-    m, d = len(members), len(left)
+@kernel(fastmath=True, _nrt=False)
+def _subtract_rows(left, C, members, values, m):  # type: ignore[no-untyped-def]
+    """Subtract the first m values times rows of C, in place; several rows in one pass over left."""
+    d = len(left)
     s = 0
     while s + 4 <= m:
         r0, r1, r2, r3 = C[members[s]], C[members[s + 1]], C[members[s + 2]], C[members[s + 3]]
@@ -532,82 +591,86 @@ def _subtract_rows(left, C, members, values):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _descend_columns(  # type: ignore[no-untyped-def]
-    source, is_gram, C_rows, root, columns, indptr, indices, values, first, last, goal
-):
-    """Solve the working sets of columns first..last, in place in values."""
-    for a in range(first, last):
-        span = slice(indptr[a], indptr[a + 1])
-        _descend_column(
-            source, is_gram, C_rows[a], root, columns[a], indices[span], values[span], goal[a]
-        )
-
-
-@kernel
-def _descend_column(source, is_gram, C_row, root, j, members, b, goal):  # type: ignore[no-untyped-def]
-    """Solve one working set to a relative gap, in place in b."""
+def _descend_held(C, root, j, members, b, goal):  # type: ignore[no-untyped-def]
+    """Solve one working set to a relative gap on correlations that are held, in place in b."""
     m = len(members)
-    Q = np.empty((m, m))
-    if is_gram:
-        for s in range(m):
-            row = source[members[s]]
-            for t in range(s + 1):
-                Q[s, t] = row[members[t]]
-        for s in range(m):
-            for t in range(s):
-                Q[t, s] = Q[s, t]
-    else:
-        Zw = np.empty((m, source.shape[1]))
-        for s in range(m):
-            Zw[s] = source[members[s]]
-        Q[:] = np.dot(Zw, Zw.T)
-    c, p = np.empty(m), np.empty(m)
+    Q, c, p = np.empty((m, m)), np.empty(m), np.empty(m)
     for s in range(m):
-        c[s] = C_row[members[s]]
+        row = C[members[s]]
+        for t in range(s + 1):
+            Q[s, t] = row[members[t]]
+        c[s] = C[j, members[s]]
         p[s] = _penalty(root, members[s], j)
+    for s in range(m):
+        for t in range(s):
+            Q[t, s] = Q[s, t]
     descend(Q, c, p, b, goal)
 
 
 @kernel
-def _solve_few(source, is_gram, root, columns, indptr, indices, values, tol, live, first, last):  # type: ignore[no-untyped-def]
-    """Solve columns first..last on all the parents they are given; objectives and gaps."""
+def _descend_columns(Z, C_rows, root, names, start, goal, first, last):  # type: ignore[no-untyped-def]
+    """Solve the working sets of named columns first..last on the data, in start.values."""
+    for a in range(first, last):
+        span = slice(start.indptr[a], start.indptr[a + 1])
+        members = start.indices[span]
+        m = len(members)
+        c, p = np.empty(m), np.empty(m)
+        for s in range(m):
+            c[s] = C_rows[a, members[s]]
+            p[s] = _penalty(root, members[s], names[a])
+        descend(_products(Z, members), c, p, start.values[span], goal[a])
+
+
+@kernel
+def _solve_few(source, held, root, names, start, tol, first, last):  # type: ignore[no-untyped-def]
+    """Solve the named columns first..last on all the parents they are given, in start.values.
+
+    Returns objectives and gaps. The correlations are in ``source`` where they are held; else that
+    is the data, as rows of unit length.
+    """
     objective, gap = np.zeros(last - first), np.zeros(last - first)
     for a in range(first, last):
-        j = columns[a]
-        members, b = indices[indptr[a] : indptr[a + 1]], values[indptr[a] : indptr[a + 1]]
+        j = names[a]
+        span = slice(start.indptr[a], start.indptr[a + 1])
+        members, b = start.indices[span], start.values[span]
         m = len(members)
-        # The correlations of the parents and, last, of the column itself.
-        Q = np.empty((m + 1, m + 1))
-        everyone = np.append(members, j)
-        if is_gram:
-            for s in range(m + 1):
-                for t in range(m + 1):
-                    Q[s, t] = source[everyone[s], everyone[t]]
+        Q, c, p, g = np.empty((m, m)), np.empty(m), np.empty(m), np.empty(m)
+        if held:
+            for s in range(m):
+                row = source[members[s]]
+                for t in range(m):
+                    Q[s, t] = row[members[t]]
+                c[s] = source[j, members[s]]
         else:
-            rows = np.empty((m + 1, source.shape[1]))
-            for s in range(m + 1):
-                rows[s] = source[everyone[s]]
-            Q[:] = np.dot(rows, rows.T)
-        c, p = Q[m, :m].copy(), np.empty(m)
+            everyone = np.empty(m + 1, dtype=np.int64)
+            for s in range(m):
+                everyone[s] = members[s]
+            everyone[m] = j
+            both = _products(source, everyone)
+            for s in range(m):
+                for t in range(m):
+                    Q[s, t] = both[s, t]
+                c[s] = both[m, s]
         for s in range(m):
             p[s] = _penalty(root, members[s], j)
             Q[s, s] = 1.0
-        P = Q[:m, :m].copy()
         for _ in range(_MAX_ROUNDS):
-            left = c - np.dot(P, b)
-            square = max(1.0 - np.dot(c, b) - np.dot(left, b), 0.0)
-            limit = np.inf
-            for s in range(m):
-                size = abs(left[s])
-                if size > p[s] or (limit > 1.0 and size * limit > p[s]):
-                    limit = min(limit, p[s] / size)
-            total = 0.5 * square + np.dot(p, np.abs(b))
-            objective[a - first] = total if live[j] else 0.0
-            if m == 0:
-                break
-            bound = dual_bound(1.0 - np.dot(c, b), square, limit)
-            gap[a - first] = max(total - bound, 0.0)
+            subtract(Q, c, b, g)
+            total, bound = weigh(c, p, b, g)
+            objective[a - first] = total
+            gap[a - first] = max(total - bound, 0.0) if m > 0 else 0.0
             if gap[a - first] <= tol * total:
                 break
-            descend(P, c, p, b, 0.5 * tol)
+            descend(Q, c, p, b, 0.5 * tol)
     return objective, gap
+
+
+@kernel
+def _products(Z, members):  # type: ignore[no-untyped-def]
+    """Return the inner products of the members' rows."""
+    rows = np.empty((len(members), Z.shape[1]))
+    for s in range(len(members)):
+        row, own = Z[members[s]], rows[s]
+        for i in range(len(row)):
+            own[i] = row[i]
+    return np.dot(rows, rows.T)

@@ -158,7 +158,7 @@ def noise_variances(gram: Gram, losses: NDArray[np.float64]) -> NDArray[np.float
 # ------------------------------------------------------------------ compiled kernels
 
 
-@kernel
+@kernel(_nrt=False)
 def dual_bound(inner, square, limit):  # type: ignore[no-untyped-def]
     """Return the best lower bound of a lasso problem along its residual r.
 

@@ -96,13 +96,13 @@ def new_desk(width, most):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@kernel
+@kernel(_nrt=False)
 def cost(problem, share):  # type: ignore[no-untyped-def]
     """Return what a residual costs."""
     return problem.n * np.log(max(share, _NOTHING))
 
 
-@kernel
+@kernel(_nrt=False)
 def gain_of(problem, share, num, den):  # type: ignore[no-untyped-def]
     """Return what v gains by one more parent."""
     if den <= COLLINEAR:
@@ -111,7 +111,7 @@ def gain_of(problem, share, num, den):  # type: ignore[no-untyped-def]
     return cost(problem, share) - cost(problem, left) - problem.penalty
 
 
-@kernel
+@kernel(_nrt=False)
 def clear(problem, desk, v, m):  # type: ignore[no-untyped-def]
     """Set up the regression of v on nothing, with the first m names to choose from."""
     for i in range(m):
@@ -120,7 +120,7 @@ def clear(problem, desk, v, m):  # type: ignore[no-untyped-def]
         desk.member[i] = False
 
 
-@kernel
+@kernel(_nrt=False)
 def _extend_inverse(desk, c):  # type: ignore[no-untyped-def]
     """Add column c to G = R⁻¹, and its part to the coefficients and to diag((RᵀR)⁻¹)."""
     R, G, b, inverse = desk.R, desk.G, desk.b, desk.inverse
@@ -138,7 +138,7 @@ def _extend_inverse(desk, c):  # type: ignore[no-untyped-def]
     inverse[c] = 1.0 / (root * root)
 
 
-@kernel
+@kernel(_nrt=False)
 def add(problem, desk, m, size, at):  # type: ignore[no-untyped-def]
     """Make candidate ``at`` a parent; return the variance it explains."""
     Y, num, den = desk.Y, desk.num, desk.den
@@ -168,7 +168,7 @@ def add(problem, desk, m, size, at):  # type: ignore[no-untyped-def]
     return top * top
 
 
-@kernel
+@kernel(_nrt=False)
 def remove(desk, m, size, t):  # type: ignore[no-untyped-def]
     """Take the t-th parent out by rotations; return the variance that comes back."""
     R, Y, y = desk.R, desk.Y, desk.y
@@ -201,12 +201,12 @@ def remove(desk, m, size, t):  # type: ignore[no-untyped-def]
     return y[last] * y[last]
 
 
-@kernel
+@kernel(_nrt=False)
 def settle(problem, desk, m, size, share):  # type: ignore[no-untyped-def]
     """Grow and shrink the parents until neither lowers the cost; return their number and share."""
     most = len(desk.y) - 1
     while True:
-        best, which = GAIN, -1
+        best, which = GAIN, np.int64(-1)
         if size < most:
             for i in range(m):
                 if desk.allowed[i] and not desk.member[i]:

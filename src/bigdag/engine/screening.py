@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bigdag.compiled import kernel
+from bigdag.engine.order import nth_least
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,22 +64,27 @@ def _above(rows, block, threshold, most, first, last):  # type: ignore[no-untype
     """Return how many entries of rows first..last are above a threshold, and their columns."""
     d = rows.shape[1]
     counts = np.zeros(last - first, dtype=np.int64)
+    size = np.empty(d)
     hits = np.empty(1024, dtype=np.int32)
     total = 0
     for a in range(first, last):
         row, limit = rows[a], threshold
-        count = 0
+        count = np.int64(0)
         for i in range(d):
             count += abs(row[i]) > limit and i != block[a]
         if count > most:
-            size = np.abs(row)
+            for i in range(d):
+                size[i] = abs(row[i])
             size[block[a]] = 0.0
-            limit = np.sort(size)[d - most]
+            limit = nth_least(size, d, d - most)
         room = min(count, most)
         for i in range(d):
             room -= abs(row[i]) > limit and i != block[a]
         while total + min(count, d) > len(hits):
-            hits = np.concatenate((hits, np.empty_like(hits)))
+            wider = np.empty(2 * len(hits), dtype=np.int32)
+            for i in range(total):
+                wider[i] = hits[i]
+            hits = wider
         begin = total
         for i in range(d):
             tied = limit > threshold and abs(row[i]) == limit and room > 0

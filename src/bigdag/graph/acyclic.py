@@ -38,7 +38,7 @@ def topological_order(W: ArrayLike | sp.sparray) -> NDArray[np.int64] | None:
     True
     """
     arcs = arcs_by_source(W)
-    order = _kahn(arcs.indptr, arcs.indices)
+    order = _kahn(arcs.indptr.astype(np.int64), arcs.indices.astype(np.int64))
     return order if len(order) == arcs.shape[0] else None
 
 

@@ -11,7 +11,7 @@ Orders list causes first; the paper fills the same list from the back.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -68,7 +68,7 @@ def greedy_order(W: ArrayLike | sp.sparray) -> NDArray[np.int64]:
     array([2, 0, 1])
     """
     keys = _arc_keys(W)
-    return _greedy_heap(keys.indptr, keys.indices, keys.data)
+    return _greedy_heap(_lists(keys))
 
 
 def greedy_order_dense(W: Any) -> Any:
@@ -166,9 +166,8 @@ def improve_order(
         return apart
     into = sp.csc_array(keys)
     return _insertion_search(
-        apart, component, keys.indptr, keys.indices, keys.data, into.indptr, into.indices,
-        into.data, max_sweeps,
-    )  # fmt: skip
+        apart, component.astype(np.int64), _lists(keys), _lists(into), max_sweeps
+    )
 
 
 # ------------------------------------------------------------------ whole-number keys
@@ -211,8 +210,23 @@ def _key_root(heaviest: float) -> float:
 # ------------------------------------------------------------------ compiled kernels
 
 
+class _Arcs(NamedTuple):
+    """The arcs of each variable, compressed, with their keys."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int64]
+    key: NDArray[np.int64]
+
+
+def _lists(arcs: sp.csr_array | sp.csc_array) -> _Arcs:
+    """Return arcs as lists of one type, so that one compiled function does for all."""
+    return _Arcs(arcs.indptr.astype(np.int64), arcs.indices.astype(np.int64), arcs.data)
+
+
 @kernel
-def _greedy_heap(indptr, indices, arc_key):  # type: ignore[no-untyped-def]
+def _greedy_heap(arcs):  # type: ignore[no-untyped-def]
+    """Take the variable with the least keys coming in, one after the other; return the order."""
+    indptr, indices, arc_key = arcs
     d = len(indptr) - 1
     key = np.zeros(d, dtype=np.int64)
     for e in range(len(indices)):
@@ -254,19 +268,19 @@ def _condensation_order(
     arcs = arcs[by_first][:, by_first]
     arcs.data[:] = 1
     place = np.empty(len(first), dtype=np.int64)
-    place[by_first[_greedy_heap(arcs.indptr, arcs.indices, arcs.data)]] = np.arange(len(first))
+    place[by_first[_greedy_heap(_lists(arcs))]] = np.arange(len(first))
     return place
 
 
 @kernel
-def _insertion_search(  # type: ignore[no-untyped-def]
-    order, component, out_ptr, out_idx, out_key, in_ptr, in_idx, in_key, max_sweeps
-):
+def _insertion_search(order, component, out, into, max_sweeps):  # type: ignore[no-untyped-def]
     """Move single variables inside their component while that raises the kept weight, in place.
 
     The members of a component stand one after the other in the order, and stay so: each stretch
     is only ever sorted in itself, by labels that are compared with those of no other component.
     """
+    out_ptr, out_idx, out_key = out
+    in_ptr, in_idx, in_key = into
     d = len(order)
     label = np.empty(d, dtype=np.float64)  # sorted labels are a component's order
     for i in range(d):

@@ -7,7 +7,7 @@ correlation scale, with ``pull_i = lambda2 / sd_i²`` and ``p_i = lambda1 / (sd_
 from __future__ import annotations
 
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bigdag.compiled import kernel
 from bigdag.engine import objective
 from bigdag.engine.gram import Gram
-from bigdag.engine.lasso import typical_parents, violators
+from bigdag.engine.lasso import Coefficients, new_workspace, typical_parents, violators
 from bigdag.engine.order import rank_of
 
 __all__ = ["ProximalColumns"]
@@ -29,7 +29,53 @@ _UNIT = 2.0**-23  # of correlations in three bytes
 _AT_REST = 1e-7  # a column whose coefficients move less, on the correlation scale, rests
 
 
-Store: TypeAlias = tuple[NDArray[np.float64], NDArray[np.int16], NDArray[np.uint8]]
+class _Store(NamedTuple):
+    """Correlations that steps read again and again, laid side by side.
+
+    ``own`` has each member's with its column. The lower triangle of those among the members of
+    column j begins at ``place[j]``, negative where there was no room; it is in ``exact``, or else
+    in three bytes each: the upper two and the third.
+    """
+
+    own: NDArray[np.float64]
+    place: NDArray[np.int64]
+    exact: NDArray[np.float64]
+    upper: NDArray[np.int16]
+    lower: NDArray[np.uint8]
+
+
+class _Members(NamedTuple):
+    """Where each variable is a member: of ``columns``, as these ``entries`` of the pattern.
+
+    Those of variable i are at ``starts[i]:starts[i + 1]``.
+    """
+
+    starts: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    entries: NDArray[np.int64]
+
+
+class _Iterate(NamedTuple):
+    """The working sets and what is on them; b and y change in place."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int64]
+    b: NDArray[np.float64]
+    y: NDArray[np.float64]
+    centre: NDArray[np.float64]
+
+
+class _Terms(NamedTuple):
+    """What each variable weighs as a parent (root, pull, and the paper's step or nothing), and
+    what is known of it as a column, which changes in place: curvature, loss, whether it rests.
+    """
+
+    root: NDArray[np.float64]
+    pull: NDArray[np.float64]
+    global_step: NDArray[np.float64]
+    curvature: NDArray[np.float64]
+    loss: NDArray[np.float64]
+    resting: NDArray[np.bool_]
 
 
 def columns_memory(n: int, d: int, hold: bool) -> int:
@@ -71,6 +117,7 @@ class ProximalColumns:
         self.t = 1.0
         self.age, self.check_at, self.wait = 0, 1, 1
         self.checked = False  # whether the last full check found nothing
+        self.global_step = np.empty(0)
         if literal:
             self.global_step = gram.diag() / (_largest_eigenvalue(gram) + lambda2)
         B = objective.on_correlation_scale(gram, W)
@@ -96,23 +143,21 @@ class ProximalColumns:
         room = min(_STORE, self.gram.budget // 30)  # a tenth of the memory at most
         total = int(ends[ends <= room].max(initial=0)) if held else 0
         exact = total <= _EXACT_STORE
-        self.store: Store = (
+        self.store = _Store(
+            np.empty(len(b) if held else 0),
+            np.where(ends <= total, ends - sizes * (sizes - 1) // 2, -1),
             np.empty(total if exact else 0),
-            np.empty(0 if exact else total, dtype=np.int16),  # the upper two bytes
-            np.empty(0 if exact else total, dtype=np.uint8),  # the third
+            np.empty(0 if exact else total, dtype=np.int16),
+            np.empty(0 if exact else total, dtype=np.uint8),
         )
-        self.place = np.where(ends <= total, ends - sizes * (sizes - 1) // 2, -1)
-        self.correlation = np.empty(len(b) if held else 0)
         if held:
             shape = (self.gram.d, self.gram.d)
             by_row = sp.csc_array((np.arange(len(b)), indices, indptr), shape=shape).tocsr()
-            self.gram.each(
-                partial(
-                    _fill, self.gram.C, by_row.indptr, by_row.indices, by_row.data, indptr, indices,
-                    self.place, *self.store, self.correlation,
-                ),
-                self.gram.d, chunk=64,
-            )  # fmt: skip
+            members = _Members(
+                by_row.indptr.astype(np.int64), by_row.indices.astype(np.int64), by_row.data
+            )
+            work = partial(_fill, self.gram.C, members, indptr, indices, self.store)
+            self.gram.each(work, self.gram.d, chunk=64)
 
     def step(self, order: NDArray[np.int64]) -> float:
         """Take one step towards φ with the projection on ``order`` as its centre.
@@ -132,16 +177,19 @@ class ProximalColumns:
         self.age += 1
         t_next = (1 + np.sqrt(1 + 4 * self.t * self.t)) / 2
         momentum, self.t = (self.t - 1) / t_next, t_next
-        gram, held = self.gram, self.gram.C is not None
+        gram = self.gram
         todo = np.flatnonzero(~self.resting & (gram.sd > 0))
+        iterate = _Iterate(self.indptr, self.indices, self.b, self.y, self.centre)
+        terms = _Terms(
+            self.root, self.pull, self.global_step, self.curvature, self.loss, self.resting
+        )
 
         def work(first: int, last: int) -> None:
-            _step_columns(
-                gram.C if held else gram.Z, held, todo[first:last], self.indptr, self.indices,
-                self.b, self.y, self.centre, self.root, self.pull,
-                self.global_step if self.literal else np.empty(0), momentum,
-                self.curvature, self.loss, self.resting, self.correlation, self.place, *self.store,
-            )  # fmt: skip
+            some = todo[first:last]
+            if gram.C is not None:
+                _step_held(gram.C, some, iterate, terms, self.store, momentum)
+            else:
+                _step_on_data(gram.Z, some, iterate, terms, momentum)
 
         gram.each(work, len(todo), chunk=32)
         if self.literal:
@@ -192,12 +240,11 @@ class ProximalColumns:
         for block in gram.blocks(np.arange(gram.d)):
             piece = slice(self.indptr[block[0]], self.indptr[block[-1] + 1])
             indptr = self.indptr[block[0] : block[-1] + 2] - self.indptr[block[0]]
-            members = self.indices[piece]
-            left = gram.residual_rows(block, indptr, members, at[piece])
+            sets = Coefficients(indptr, self.indices[piece], at[piece])
+            left = gram.residual_rows(block, *sets)
             look = partial(
-                _look_around, left, block, gram.sd > 0, self.root, indptr, members, most[block],
-                keep[piece],
-            )  # fmt: skip
+                _look_around, left, block, gram.sd > 0, self.root, sets, most[block], keep[piece]
+            )
             found += gram.each(look, len(block))
         counts = np.concatenate([np.zeros(0, dtype=np.int64), *(each[0] for each in found)])
         self.checked = not counts.any()
@@ -226,147 +273,167 @@ def _largest_eigenvalue(gram: Gram) -> float:
 
 
 @kernel(fastmath=True)
-def _step_columns(  # type: ignore[no-untyped-def]
-    source, is_gram, todo, indptr, indices, b, y, centre, root, pull, global_step, momentum,
-    curvature, loss, resting, correlation, place, store, upper, lower,
-):  # fmt: skip
-    """Take one step in each column of todo, in place; note the loss of the centre and rest."""
+def _step_held(C, todo, iterate, terms, store, momentum):  # type: ignore[no-untyped-def]
+    """Take one step in each column of todo, in place; note the loss of the centre and rest.
+
+    On correlations that are held, from the store where they are in it.
+    """
+    exact = len(store.exact) > 0
     for j in todo:
-        span = slice(indptr[j], indptr[j + 1])
-        members, y_j, b_j, centre_j = indices[span], y[span], b[span], centre[span]
+        span = slice(iterate.indptr[j], iterate.indptr[j + 1])
+        members, y, centre = iterate.indices[span], iterate.y[span], iterate.centre[span]
+        own, at = store.own[span], store.place[j]
         m = len(members)
         at_y = np.zeros(m)  # z_iᵀ(z_j - Z y)
-        bound = curvature[j]
-        if is_gram:
-            own, at = correlation[span], place[j]
-            size = np.ones(m if bound == 0.0 else 0)
-            exact = len(store) > 0
-            q = np.empty(0 if exact and at >= 0 else m)
-            square = 1.0  # what the centre leaves of the variance
-            for s in range(m):
-                y_s, centre_s, kept = y_j[s], centre_j[s], 0.0
-                if at < 0:
-                    row = source[members[s]]
-                    for t in range(s):
-                        q[t] = row[members[t]]
-                    triangle = q[:s]
-                else:
-                    if exact:
-                        triangle = store[at : at + s]
-                    else:
-                        triangle = q[:s]
-                        _unpack(upper[at : at + s], lower[at : at + s], triangle)
-                    at += s
-                total = _along(triangle, y_j, y_s, at_y)
-                if centre_s != 0.0:
-                    kept = _inner(triangle, centre_j)
-                if bound == 0.0:
-                    _add_sizes(triangle, size, s)
-                at_y[s] = own[s] - total - y_s
-                square += centre_s * (2.0 * (kept - own[s]) + centre_s)
-            if bound == 0.0:
-                bound = size.max() if m > 0 else 1.0
-        else:
-            r, r_centre = source[j].copy(), source[j].copy()
-            for s in range(m):
-                row = source[members[s]]
-                for i in range(len(r)):
-                    r[i] -= y_j[s] * row[i]
-                    r_centre[i] -= centre_j[s] * row[i]
-            for s in range(m):
-                at_y[s] = np.dot(source[members[s]], r)
-            square = np.dot(r_centre, r_centre)
-            if bound == 0.0:
-                bound = _curvature_from_data(source, members)
-        curvature[j] = bound
-        loss[j] = 0.5 * max(square, 0.0)
-        moved = 0.0
+        bound = terms.curvature[j]
+        size = np.ones(m if bound == 0.0 else 0)
+        q = np.empty(0 if exact and at >= 0 else m)
+        square = 1.0  # what the centre leaves of the variance
         for s in range(m):
-            i = members[s]
-            step = 1.0 / (bound + pull[i]) if len(global_step) == 0 else global_step[i]
-            towards = y_j[s] + step * (at_y[s] - pull[i] * (y_j[s] - centre_j[s]))
-            threshold = step * root[i] * root[j]
-            new = 0.0
-            if towards > threshold:
-                new = towards - threshold
-            elif towards < -threshold:
-                new = towards + threshold
-            change = new - b_j[s]
-            moved = max(moved, abs(change), abs(y_j[s] - b_j[s]), abs(new - centre_j[s]) * (
-                1.0 if centre_j[s] != 0.0 else 0.0))  # fmt: skip
-            b_j[s] = new
-            y_j[s] = new + momentum * change
-        resting[j] = moved <= _AT_REST
+            kept = 0.0
+            if at < 0:
+                row = C[members[s]]
+                for t in range(s):
+                    q[t] = row[members[t]]
+                triangle = q[:s]
+            else:
+                if exact:
+                    triangle = store.exact[at : at + s]
+                else:
+                    triangle = q[:s]
+                    _unpack(store.upper[at : at + s], store.lower[at : at + s], triangle)
+                at += s
+            total = _along(triangle, y, y[s], at_y)
+            if centre[s] != 0.0:
+                kept = _inner(triangle, centre)
+            if bound == 0.0:
+                _add_sizes(triangle, size, s)
+            at_y[s] = own[s] - total - y[s]
+            square += centre[s] * (2.0 * (kept - own[s]) + centre[s])
+        if bound == 0.0:
+            terms.curvature[j] = _largest(size)
+        _step_column(j, iterate, terms, at_y, square, momentum)
+
+
+@kernel(fastmath=True)
+def _step_on_data(Z, todo, iterate, terms, momentum):  # type: ignore[no-untyped-def]
+    """Take one step in each column of todo, as `_step_held` does, on the data."""
+    for j in todo:
+        span = slice(iterate.indptr[j], iterate.indptr[j + 1])
+        members, y, centre = iterate.indices[span], iterate.y[span], iterate.centre[span]
+        m = len(members)
+        at_y = np.zeros(m)
+        r, r_centre = Z[j].copy(), Z[j].copy()
+        for s in range(m):
+            row = Z[members[s]]
+            for i in range(len(r)):
+                r[i] -= y[s] * row[i]
+                r_centre[i] -= centre[s] * row[i]
+        for s in range(m):
+            at_y[s] = np.dot(Z[members[s]], r)
+        if terms.curvature[j] == 0.0:
+            terms.curvature[j] = _curvature_from_data(Z, members)
+        _step_column(j, iterate, terms, at_y, np.dot(r_centre, r_centre), momentum)
+
+
+@kernel(fastmath=True, _nrt=False)
+def _step_column(j, iterate, terms, at_y, square, momentum):  # type: ignore[no-untyped-def]
+    """Take the step of one column from z_iᵀ(z_j - Z y) and what the centre leaves."""
+    b, y, centre = iterate.b, iterate.y, iterate.centre
+    terms.loss[j] = 0.5 * max(square, 0.0)
+    moved = 0.0
+    begin = iterate.indptr[j]
+    for s in range(len(at_y)):
+        e = begin + s
+        i = iterate.indices[e]
+        pull, at = terms.pull[i], y[e]
+        step = 1.0 / (terms.curvature[j] + pull)
+        if len(terms.global_step) > 0:
+            step = terms.global_step[i]
+        towards = at + step * (at_y[s] - pull * (at - centre[e]))
+        threshold = step * terms.root[i] * terms.root[j]
+        new = 0.0
+        if towards > threshold:
+            new = towards - threshold
+        elif towards < -threshold:
+            new = towards + threshold
+        change = new - b[e]
+        moved = max(moved, abs(change), abs(at - b[e]))
+        if centre[e] != 0.0:
+            moved = max(moved, abs(new - centre[e]))
+        b[e] = new
+        y[e] = new + momentum * change
+    terms.resting[j] = moved <= _AT_REST
 
 
 @kernel
-def _fill(  # type: ignore[no-untyped-def]
-    C, starts, columns, entries, indptr, indices, place, store, upper, lower, correlation,
-    first, last,
-):  # fmt: skip
+def _fill(C, members, indptr, indices, store, first, last):  # type: ignore[no-untyped-def]
     """Lay the correlations of variables first..last where they are members; a row of C at a time.
 
-    Variable i is a member of the column ``columns[e]``, as the entry ``entries[e]`` of the pattern,
-    for e in ``starts[i]:starts[i + 1]``.
+    The pattern of the working sets is in ``indptr`` and ``indices``.
     """
+    place, exact = store.place, len(store.exact) > 0
     for i in range(first, last):
         row = C[i]
-        for e in range(starts[i], starts[i + 1]):
-            j, entry = columns[e], entries[e]
-            correlation[entry] = row[j]
+        for e in range(members.starts[i], members.starts[i + 1]):
+            j, entry = members.columns[e], members.entries[e]
+            store.own[entry] = row[j]
             begin = indptr[j]
             s = entry - begin
             if place[j] >= 0:
                 at = place[j] + s * (s - 1) // 2
-                if len(store) > 0:
+                if exact:
                     for t in range(s):
-                        store[at + t] = row[indices[begin + t]]
+                        store.exact[at + t] = row[indices[begin + t]]
                 else:
                     for t in range(s):
                         near = np.floor(row[indices[begin + t]] / _UNIT + 0.5)
                         whole = np.int32(min(max(near, 1.0 - 2**23), 2**23 - 1.0))
-                        upper[at + t] = whole >> 8
-                        lower[at + t] = whole & 255
+                        store.upper[at + t] = whole >> 8
+                        store.lower[at + t] = whole & 255
 
 
 @kernel
-def _look_around(left, block, live, root, indptr, indices, most, keep, first, last):  # type: ignore[no-untyped-def]
+def _look_around(left, block, live, root, sets, most, keep, first, last):  # type: ignore[no-untyped-def]
     """Find what columns first..last of a block lack: how many each, and which, one after the other.
 
-    ``left`` (k, d) holds the correlations with the residuals. Marks in ``keep`` the members that
-    are above their penalty.
+    ``left`` (k, d) holds the correlations with the residuals, ``sets`` the working sets of the
+    block. Marks in ``keep`` the members that are above their penalty.
     """
-    d = len(root)
-    room = np.zeros(d, dtype=np.bool_), np.empty(d, dtype=np.int64), np.empty(d)
+    workspace = new_workspace(len(root))
     counts = np.zeros(last - first, dtype=np.int64)
-    found = [np.empty(0, dtype=np.int64)]
+    total = 0
+    flat = np.empty(256, dtype=np.int64)
     for a in range(first, last):
         j = block[a]
-        for e in range(indptr[a], indptr[a + 1]):
-            i = indices[e]
+        members = sets.indices[sets.indptr[a] : sets.indptr[a + 1]]
+        for s in range(len(members)):
+            i = members[s]
             if abs(left[a, i]) > root[i] * root[j]:
-                keep[e] = True
+                keep[sets.indptr[a] + s] = True
         if live[j]:
-            members = indices[indptr[a] : indptr[a + 1]]
             left[a, j] = 0.0
-            found.append(violators(left[a], live, root, j, members, most[a], *room))
-            counts[a - first] = len(found[-1])
-    flat = np.empty(counts.sum(), dtype=np.int64)
-    at = 0
-    for new in found:
-        flat[at : at + len(new)] = new
-        at += len(new)
-    return counts, flat
+            count = violators(left[a], live, root, j, members, most[a], workspace)
+            if total + count > len(flat):
+                wider = np.empty(2 * len(flat) + count, dtype=np.int64)
+                for s in range(total):
+                    wider[s] = flat[s]
+                flat = wider
+            for s in range(count):
+                flat[total + s] = workspace.new[s]
+            total += count
+            counts[a - first] = count
+    return counts, flat[:total]
 
 
-@kernel
+@kernel(_nrt=False)
 def _unpack(upper, lower, out):  # type: ignore[no-untyped-def]
     """Write correlations kept in three bytes."""
     for t in range(len(out)):
         out[t] = (np.int32(upper[t]) * np.int32(256) + np.int32(lower[t])) * _UNIT
 
 
-@kernel(fastmath=True)
+@kernel(fastmath=True, _nrt=False)
 def _add_sizes(triangle, size, s):  # type: ignore[no-untyped-def]
     """Add the absolute correlations of member s with those before it to the sums of both."""
     for t in range(s):
@@ -375,7 +442,7 @@ def _add_sizes(triangle, size, s):  # type: ignore[no-untyped-def]
         size[t] += value
 
 
-@kernel(fastmath=True)
+@kernel(fastmath=True, _nrt=False)
 def _inner(row, values):  # type: ignore[no-untyped-def]
     """Return the inner product of a row of a triangle with values."""
     total = 0.0
@@ -384,7 +451,7 @@ def _inner(row, values):  # type: ignore[no-untyped-def]
     return total
 
 
-@kernel(fastmath=True)
+@kernel(fastmath=True, _nrt=False)
 def _along(row, values, own, out):  # type: ignore[no-untyped-def]
     """Return the inner product of a row of a triangle with values; subtract its mirror from out."""
     total = 0.0
@@ -406,4 +473,13 @@ def _curvature_from_data(Z, members):  # type: ignore[no-untyped-def]
             q = abs(np.dot(Z[members[s]], Z[members[t]]))
             size[s] += q
             size[t] += q
-    return size.max() if m > 0 else 1.0
+    return _largest(size)
+
+
+@kernel(_nrt=False)
+def _largest(size):  # type: ignore[no-untyped-def]
+    """Return the largest, and one where there are none."""
+    largest = 1.0
+    for s in range(len(size)):
+        largest = max(largest, size[s])
+    return largest

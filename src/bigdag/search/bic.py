@@ -201,7 +201,7 @@ class InsertionSearch:
         """Add to the candidates what would help from outside of them; tell whether any."""
         gram = self.gram
         found = gram.each(partial(insertion.outsiders, self.problem, self.state, 10), gram.d)
-        pairs = np.array([pair for piece in found for pair in piece], dtype=np.int64).reshape(-1, 2)
+        pairs = np.concatenate([np.empty((0, 2), dtype=np.int64), *found])
         if not len(pairs):
             return False
         indptr, indices = _symmetric(self.problem.indptr, self.problem.indices, pairs)

@@ -98,7 +98,7 @@ def begin(order: NDArray[np.integer], most: int) -> State:
     )  # fmt: skip
 
 
-@kernel
+@kernel(_nrt=False)
 def _width(problem):  # type: ignore[no-untyped-def]
     width = 1
     for v in range(len(problem.indptr) - 1):
@@ -109,7 +109,7 @@ def _width(problem):  # type: ignore[no-untyped-def]
 # ------------------------------------------------------------------ one variable given an order
 
 
-@kernel
+@kernel(_nrt=False)
 def _refit(problem, desk, state, w, v, with_v):  # type: ignore[no-untyped-def]
     """Fit w on its predecessors, with or without v, from its present parents.
 
@@ -121,9 +121,9 @@ def _refit(problem, desk, state, w, v, with_v):  # type: ignore[no-untyped-def]
         names[i] = problem.indices[problem.indptr[w] + i]
         desk.allowed[i] = with_v if names[i] == v else rank[names[i]] < rank[w]
     clear(problem, desk, w, m)
-    size, share = 0, 1.0
+    size, share = np.int64(0), 1.0
     for a in range(state.counts[w] + 1):
-        p = v if a == state.counts[w] else state.parents[w, a]
+        p = v if a == state.counts[w] else np.int64(state.parents[w, a])
         if (p == v and not with_v) or size >= len(desk.y) - 1:
             continue
         for i in range(m):
@@ -136,21 +136,21 @@ def _refit(problem, desk, state, w, v, with_v):  # type: ignore[no-untyped-def]
     return size, cost(problem, share) + problem.penalty * size
 
 
-@kernel
+@kernel(_nrt=False)
 def _gain_through(problem, desk, state, w, v):  # type: ignore[no-untyped-def]
     """Return what w gains by v as one more parent; a plain Cholesky factorisation."""
     R, first, second = desk.R, desk.b, desk.inverse
     parents = state.parents[w]
     share, own, cross = 1.0, 1.0, correlation(problem.source, problem.held, v, w)
     for a in range(state.counts[w]):
-        p = parents[a]
+        p = np.int64(parents[a])
         total = 1.0
         x, z = (
             correlation(problem.source, problem.held, p, v),
             correlation(problem.source, problem.held, p, w),
         )
         for c in range(a):
-            entry = correlation(problem.source, problem.held, parents[c], p)
+            entry = correlation(problem.source, problem.held, np.int64(parents[c]), p)
             for e in range(c):
                 entry -= R[e, c] * R[e, a]
             entry /= R[c, c]
@@ -169,29 +169,54 @@ def _gain_through(problem, desk, state, w, v):  # type: ignore[no-untyped-def]
 # ------------------------------------------------------------------ one variable in the order
 
 
-@kernel
-def _walk(problem, desk, state, v, stop, own):  # type: ignore[no-untyped-def]
-    """Take v from its place to behind its first ``stop`` candidates by rank, past one by one.
-
-    ``own`` gets its cost at each place passed, always from the parents of the place before: what
-    took many steps to find is not lost. Leaves the last parents on the desk; returns their number,
-    and how many candidates precede v.
-    """
+@kernel(_nrt=False)
+def _by_rank(problem, state, move, v):  # type: ignore[no-untyped-def]
+    """Lay out the candidates of v by rank, in place; return how many there are."""
     first = problem.indptr[v]
     m = problem.indptr[v + 1] - first
-    places = np.empty(m, dtype=np.int64)
+    names, places = move.names, move.places
     for i in range(m):
         places[i] = state.rank[problem.indices[first + i]]
-    places.sort()
-    here = 0
+    gap = np.int64(1)  # a shell sort: short, and quick to compile
+    while gap < m // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, m):
+            place, at = places[i], i
+            while at >= gap and places[at - gap] > place:
+                places[at] = places[at - gap]
+                at -= gap
+            places[at] = place
+        gap //= 3
     for i in range(m):
-        desk.names[i] = state.order[places[i]]
+        names[i] = state.order[places[i]]
+    return m
+
+
+@kernel(_nrt=False)
+def _walk(problem, desk, state, move, v, m, stop):  # type: ignore[no-untyped-def]
+    """Take v from its place to behind its first ``stop`` candidates by rank, past one by one.
+
+    ``move.own`` gets its cost at each place passed, always from the parents of the place before:
+    what took many steps to find is not lost. Leaves the last parents on the desk; returns their
+    number, and how many candidates precede v.
+    """
+    own, places = move.own, move.places
+    here = np.int64(0)
+    for i in range(m):
+        desk.names[i] = move.names[i]
         desk.allowed[i] = places[i] < state.rank[v]
         here += desk.allowed[i]
     clear(problem, desk, v, m)
-    size, share = 0, 1.0
+    size, share = np.int64(0), 1.0
     for a in range(state.counts[v]):
-        i = np.searchsorted(places, state.rank[state.parents[v, a]])
+        i, above, place = np.int64(0), m, state.rank[state.parents[v, a]]
+        while i < above:  # where among the places it is
+            middle = (i + above) // 2
+            if places[middle] < place:
+                i = middle + 1
+            else:
+                above = middle
         if desk.den[i] > COLLINEAR:
             share -= add(problem, desk, m, size, i)
             size += 1
@@ -200,7 +225,7 @@ def _walk(problem, desk, state, v, stop, own):  # type: ignore[no-untyped-def]
     for i in range(here - 1, stop - 1, -1):
         desk.allowed[i] = False
         if desk.member[i]:
-            t = 0
+            t = np.int64(0)
             while desk.chosen[t] != i:
                 t += 1
             share += remove(desk, m, size, t)
@@ -218,6 +243,7 @@ class _Move(NamedTuple):
     """What one variable's places cost: its own cost, and the others' changes when it passes."""
 
     names: Any  # its candidates by rank
+    places: Any  # their ranks
     own: Any
     change: Any
     fresh: Any  # a candidate's parents, once it is passed
@@ -227,19 +253,17 @@ class _Move(NamedTuple):
 @kernel
 def _move(width, most):  # type: ignore[no-untyped-def]
     return _Move(
-        np.empty(width, dtype=np.int64), np.empty(width + 1), np.empty(width),
+        np.empty(width, dtype=np.int64), np.empty(width, dtype=np.int64), np.empty(width + 1), np.empty(width),
         np.empty((width, most), dtype=np.int32), np.empty(width, dtype=np.int64),
     )  # fmt: skip
 
 
-@kernel
+@kernel(_nrt=False)
 def _look(problem, desk, state, move, v):  # type: ignore[no-untyped-def]
     """Fill in the move of v; return how many candidates it has and how many precede it."""
-    m = problem.indptr[v + 1] - problem.indptr[v]
-    _walk(problem, desk, state, v, 0, move.own)
-    _, here = _walk(problem, desk, state, v, m, move.own)
-    for i in range(m):
-        move.names[i] = desk.names[i]
+    m = _by_rank(problem, state, move, v)
+    _walk(problem, desk, state, move, v, m, np.int64(0))
+    _, here = _walk(problem, desk, state, move, v, m, m)
     for i in range(m):
         w = move.names[i]
         move.change[i], move.counts[i] = 0.0, -1
@@ -257,14 +281,14 @@ def _look(problem, desk, state, move, v):  # type: ignore[no-untyped-def]
     return m, here
 
 
-@kernel
+@kernel(_nrt=False)
 def _best_place(state, move, v, m, here):  # type: ignore[no-untyped-def]
     """Return before which candidate v is best put, or -1 where no place is better than its own.
 
     Of places that differ by rounding the first one looked at is taken, whatever the units and the
     order of the columns.
     """
-    best, place = 0.0, -1
+    best, place = 0.0, np.int64(-1)
     if move.own[here] - state.costs[v] < best - GAIN:
         best, place = move.own[here] - state.costs[v], here
     total = -state.costs[v]
@@ -280,12 +304,12 @@ def _best_place(state, move, v, m, here):  # type: ignore[no-untyped-def]
     return place
 
 
-@kernel
-def _put(problem, desk, state, move, v, here, place):  # type: ignore[no-untyped-def]
+@kernel(_nrt=False)
+def _put(problem, desk, state, move, v, m, here, place):  # type: ignore[no-untyped-def]
     """Put v before its candidate number ``place``, with all that follows from it."""
     order, rank, dirty = state.order, state.rank, state.dirty
     indptr, indices = problem.indptr, problem.indices
-    size, _ = _walk(problem, desk, state, v, place, move.own)
+    size, _ = _walk(problem, desk, state, move, v, m, place)
     state.counts[v], state.costs[v] = size, move.own[place]
     for a in range(size):
         state.parents[v, a] = desk.names[desk.chosen[a]]
@@ -324,7 +348,7 @@ def fit(problem, state, variables):  # type: ignore[no-untyped-def]
     most = state.parents.shape[1]
     desk = new_desk(_width(problem), most)
     for v in variables:
-        size, state.costs[v] = _refit(problem, desk, state, v, -1, False)
+        size, state.costs[v] = _refit(problem, desk, state, v, np.int64(-1), np.bool_(False))
         state.counts[v] = size
         for a in range(size):
             state.parents[v, a] = desk.names[desk.chosen[a]]
@@ -353,13 +377,16 @@ def descend(problem, state, looks):  # type: ignore[no-untyped-def]
                 m, here = _look(problem, desk, state, move, v)
                 place = _best_place(state, move, v, m, here)
                 if place >= 0:
-                    _put(problem, desk, state, move, v, here, place)
+                    _put(problem, desk, state, move, v, m, here, place)
                     dirty[v] = False
                     moved += 1
             cursor[0] += 1
-        queue[:] = state.order
         cursor[0] = 0
-        if not dirty.any():
+        left = 0
+        for i in range(d):
+            queue[i] = state.order[i]
+            left += dirty[i]
+        if left == 0:
             return True, moved
 
 
@@ -372,14 +399,15 @@ def shake(problem, state, places, shares):  # type: ignore[no-untyped-def]
     most = state.parents.shape[1]
     width = _width(problem)
     desk, move = new_desk(width, most), _move(width, most)
-    for p, share in zip(places, shares):
-        v = state.order[p]
+    for e in range(len(places)):
+        v, share = state.order[places[e]], shares[e]
         m, here = _look(problem, desk, state, move, v)
         place = int(share * (m + 1))
         if place != here:
-            _put(problem, desk, state, move, v, here, place)
+            _put(problem, desk, state, move, v, m, here, place)
             state.dirty[v] = True
-    state.queue[:] = state.order
+    for i in range(len(state.order)):
+        state.queue[i] = state.order[i]
     state.cursor[0] = 0
 
 
@@ -387,13 +415,14 @@ def shake(problem, state, places, shares):  # type: ignore[no-untyped-def]
 def outsiders(problem, state, keep, first, last):  # type: ignore[no-untyped-def]
     """Return pairs (u, v), v in first..last: u precedes v, is no candidate of it, and would help.
 
-    At most the ``keep`` best of each v.
+    At most the ``keep`` best of each v, the best first, as the rows of an array.
     """
     d, most = state.parents.shape
     desk = new_desk(d, most)
     names, allowed = desk.names, desk.allowed
     gains = np.empty(d)
-    pairs = [(0, 0) for _ in range(0)]
+    pairs = np.empty((keep * (last - first), 2), dtype=np.int64)
+    total = 0
     for v in range(first, last):
         count = state.counts[v]
         for u in range(d):
@@ -413,18 +442,19 @@ def outsiders(problem, state, keep, first, last):  # type: ignore[no-untyped-def
         share = 1.0
         for a in range(count):
             share -= add(problem, desk, m, a, a)
-        found = 0
-        for i in range(m):
-            gains[i] = -np.inf
-            if i >= count:
-                gains[i] = gain_of(problem, share, desk.num[i], desk.den[i])
-                found += gains[i] > GAIN
-        if found == 0:
-            continue
-        ranked = np.argsort(-gains[:m])
-        for i in range(min(found, keep)):
-            pairs.append((names[ranked[i]], v))
-    return pairs
+        for i in range(count, m):
+            gains[i] = gain_of(problem, share, desk.num[i], desk.den[i])
+        for _ in range(keep):
+            best, which = GAIN, np.int64(-1)
+            for i in range(count, m):
+                if gains[i] > best:
+                    best, which = gains[i], i
+            if which < 0:
+                break
+            gains[which] = -np.inf
+            pairs[total, 0], pairs[total, 1] = names[which], v
+            total += 1
+    return pairs[:total]
 
 
 # ------------------------------------------------------------------ from parents to weights
@@ -442,7 +472,7 @@ def coefficients(problem, state, values, first, last):  # type: ignore[no-untype
         clear(problem, desk, v, size)
         for a in range(size):
             values[v, a] = 0.0
-        kept = 0
+        kept = np.int64(0)
         for a in range(size):
             if desk.den[a] > COLLINEAR:
                 add(problem, desk, size, kept, a)
@@ -456,13 +486,14 @@ def prune(problem, state, first, last):  # type: ignore[no-untyped-def]
     """Shrink the parents of variables first..last to those that are worth their penalty."""
     most = state.parents.shape[1]
     desk = new_desk(most + 1, most)
-    desk.allowed[:] = False
+    for i in range(most + 1):
+        desk.allowed[i] = False
     for v in range(first, last):
         m = state.counts[v]
         for a in range(m):
             desk.names[a] = state.parents[v, a]
         clear(problem, desk, v, m)
-        size, share = 0, 1.0
+        size, share = np.int64(0), 1.0
         for a in range(m):
             if desk.den[a] > COLLINEAR:
                 share -= add(problem, desk, m, size, a)
