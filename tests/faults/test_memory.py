@@ -13,7 +13,7 @@ import pytest
 
 from bigdag import OrderSearch, ProxiMAS, SortRegress, resources
 from bigdag.data.dataset import as_dataset
-from bigdag.engine.gram import Gram, moments_memory
+from bigdag.engine.gram import _PLANNED, Gram, moments_memory
 from bigdag.errors import MemoryLimitError
 from bigdag.resources import bytes_of, format_bytes, memory_budget, memory_held, memory_left
 from test_cli import bigdag_
@@ -87,7 +87,7 @@ def test_correlations_are_held_only_where_they_fit():
     data = as_dataset(np.random.default_rng(0).normal(size=(10, 3000)))
     with_, without = (moments_memory(10, 3000, hold) for hold in (True, False))
     between = memory_held() + without + (with_ - without) // 2
-    gram = Gram(data, memory_limit=between)
+    gram = Gram(data, memory_limit=between / _PLANNED)
     assert gram.C is None
     assert Gram(data).C is not None
     with pytest.raises(MemoryLimitError, match="at most"):

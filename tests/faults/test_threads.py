@@ -6,12 +6,16 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import scipy.sparse as sp
+from sklearn.base import clone
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from bigdag import OrderSearch, SortRegress
+from bigdag import OrderSearch, ProxiMAS, SortRegress
 from bigdag.data.dataset import as_dataset
 from bigdag.engine.gram import Gram
+from bigdag.engine.objective import losses
 from bigdag.resources import SharedLimit
+from bigdag.search.start_orders import least_variance_order, r2_order
 
 
 def blas() -> list[int]:
@@ -61,3 +65,21 @@ def test_a_fit_leaves_no_threads_behind():
     for learner in (SortRegress(n_jobs=2), OrderSearch(criterion="bic", n_jobs=2)):
         learner.fit(table())
         assert not any(t.name.startswith("bigdag") for t in threading.enumerate())
+
+
+def test_the_number_of_threads_changes_no_bit():
+    """BLAS itself rounds differently with one thread and with two."""
+    X = np.random.default_rng(1).normal(size=(700, 520))
+    X[:, 1:] += 0.3 * X[:, :-1]
+    data, full = as_dataset(X), sp.csc_array(np.triu(np.full((520, 520), 1e-3), 1))
+    for hold in (True, False):
+        grams = [Gram(data, n_jobs=jobs, hold=hold) for jobs in (1, 2)]
+        one, two = ([gram.rows(np.arange(520)), losses(gram, full)] for gram in grams)
+        for first, second in zip(one, two):
+            assert first.tobytes() == second.tobytes()
+        for order in (least_variance_order, r2_order):
+            assert np.array_equal(*(order(gram) for gram in grams))
+    for learner in (SortRegress(1e-3, order="variance"), OrderSearch(), ProxiMAS()):
+        one, two = (clone(learner).set_params(n_jobs=jobs).fit(X) for jobs in (1, 2))
+        assert one.dag_ == two.dag_
+        assert one.noise_variances_.tobytes() == two.noise_variances_.tobytes()

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["Gram", "correlation", "moments_memory"]
 
 _BLOCK = 2**23  # entries of a block of rows computed at once: 64 MB
+_STRIP = 128  # rows of a product that one thread computes at a time
 _ROWS = 512  # of a block, at the most
+_PLANNED = 0.94  # of a limit: the rest is for what no plan knows of
 _HELD_SHARE = 0.4  # of the memory left, that the correlations may take
 
 
@@ -83,14 +85,15 @@ class Gram:
         self.d = d = dataset.n_features
         self.n_jobs = n_threads(n_jobs)
         limit, held = memory_budget(memory_limit), memory_held()
-        self.budget = max(0, limit - held)
+        self.limit = int(_PLANNED * limit)
+        self.budget = max(0, self.limit - held)
         n = self.n_samples if dataset.X is not None else 0
         if dataset.X is None:
             hold = True
         elif hold is None:
             fits = moments_memory(n, d, True) + workspace(True) <= self.budget
             hold = fits and 8 * d * d <= _HELD_SHARE * self.budget
-        _check_memory(n, d, hold, workspace(hold), held, limit)
+        _check_memory(n, d, hold, workspace(hold), held, self.limit)
         self.Z: NDArray[np.float64] | None = None
         self.C: NDArray[np.float64] | None = None
         self._closed = False
@@ -100,8 +103,7 @@ class Gram:
             scale = self._inverse_sd / np.sqrt(self.n_samples)
             self.Z = np.multiply(X, scale[:, None], order="C")
             if hold:
-                with self.blas():
-                    self.C = _outer_product(self.Z)
+                self.C = self._all_correlations()
         else:
             S = dataset.covariance
             assert S is not None
@@ -127,6 +129,10 @@ class Gram:
         assert self.Z is not None
         return self.Z, False
 
+    def left(self) -> int:
+        """Return the bytes that may still be taken."""
+        return max(0, self.limit - memory_held())
+
     def diag(self) -> NDArray[np.float64]:
         """Return the variances (d,)."""
         return self.sd**2
@@ -136,8 +142,7 @@ class Gram:
         if self.C is not None:
             return self.C[index]
         assert self.Z is not None
-        with self.blas():
-            return self.Z[index] @ self.Z.T
+        return self.product(self.Z[index], self.Z.T)
 
     def block(self, i: Any, j: Any) -> NDArray[np.float64]:
         """Return the correlations between two lists of variables (len(i), len(j))."""
@@ -168,13 +173,38 @@ class Gram:
                 lambda a, b: _subtract_rows(residual, self.Z, indptr, indices, values, a, b),
                 len(columns),
             )
-            with self.blas():
-                return residual @ self.Z.T
+            return self.product(residual, self.Z.T)
         left = self.C[columns]
         self.each(
             lambda a, b: _subtract_rows(left, self.C, indptr, indices, values, a, b), len(columns)
         )
         return left
+
+    def product(self, A: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return A B (k, m), the same to the bit for any number of threads.
+
+        BLAS itself rounds differently with another number of threads; so each thread has strips of
+        a fixed number of rows.
+        """
+        out = np.empty((len(A), B.shape[1]))
+        with blas_threads(1):
+            self.each(lambda a, b: np.matmul(A[a:b], B, out=out[a:b]), len(A), _STRIP)
+        return out
+
+    def _all_correlations(self) -> NDArray[np.float64]:
+        """Return Z Zᵀ (d, d), by strips of its lower half, the longest first."""
+        Z, d = self.Z, self.d
+        assert Z is not None
+        C = np.empty((d, d))
+
+        def work(first: int, last: int) -> None:
+            a, b = max(0, d - last), d - first
+            np.matmul(Z[a:b], Z[:b].T, out=C[a:b, :b])
+            C[:a, a:b] = C[a:b, :a].T
+
+        with blas_threads(1):
+            self.each(work, d, _STRIP)
+        return C
 
     # -------------------------------------------------------------- blocks and threads
 
@@ -242,20 +272,6 @@ def _check_memory(n: int, d: int, hold: bool, workspace: int, held: int, limit: 
         f"{format_bytes(limit)} in all: at most {low} variables fit. Use fewer variables, raise "
         "memory_limit, or run it where there is more memory."
     )
-
-
-def _outer_product(Z: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return Z Zᵀ (d, d), by strips of its lower half.
-
-    The one call that would do it is a symmetric update, which has crashed in BLAS at d = 20,000.
-    """
-    d, strip = len(Z), 2048
-    C = np.empty((d, d))
-    for a in range(0, d, strip):
-        b = min(a + strip, d)
-        np.matmul(Z[a:b], Z[:b].T, out=C[a:b, :b])
-        C[:a, a:b] = C[a:b, :a].T
-    return C
 
 
 @kernel(fastmath=True, _nrt=False)

@@ -88,15 +88,14 @@ def _losses_by_product(
     out = []
     for block in gram.blocks(columns):
         dense = B[:, block].T.toarray()  # (k, d), a column's coefficients by row
-        with gram.blas():
-            if gram.C is not None:
-                left = dense @ gram.C
-                left -= 2 * gram.C[block]
-                square = 1.0 + np.einsum("ij,ij->i", dense, left)
-            else:
-                assert gram.Z is not None
-                residual = gram.Z[block] - dense @ gram.Z
-                square = np.einsum("ij,ij->i", residual, residual)
+        if gram.C is not None:
+            left = gram.product(dense, gram.C)
+            left -= 2 * gram.C[block]
+            square = 1.0 + np.einsum("ij,ij->i", dense, left)
+        else:
+            assert gram.Z is not None
+            residual = gram.Z[block] - gram.product(dense, gram.Z)
+            square = np.einsum("ij,ij->i", residual, residual)
         out.append(0.5 * np.maximum(square, 0.0))
     return np.concatenate(out)
 

@@ -229,8 +229,11 @@ class OrderSearch(Learner):
     def _workspace(self, n: int, d: int, hold: bool) -> int:
         if self.criterion == "bic":
             return insertion_memory(n, d)
-        arcs = 0 if self._confined(d) else super()._workspace(n, d, hold)
-        return arcs + orders.least_variance_memory(n, d, hold)
+        start = orders.least_variance_memory(n, d, hold)
+        if self._confined(d):
+            return start
+        moves = 0 if hold and n >= d else 8 * n * d  # their residuals
+        return super()._workspace(n, d, hold) + max(start, moves)
 
     # -------------------------------------------------------------- the two searches
 

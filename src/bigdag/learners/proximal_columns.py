@@ -140,7 +140,7 @@ class ProximalColumns:
         sizes = np.diff(indptr)
         ends = np.cumsum(sizes * (sizes - 1) // 2)
         held = self.gram.C is not None
-        room = min(_STORE, self.gram.budget // 30)  # a tenth of the memory at most
+        room = min(_STORE, self.gram.left() // 6)  # half of the memory that is left at most
         total = int(ends[ends <= room].max(initial=0)) if held else 0
         exact = total <= _EXACT_STORE
         self.store = _Store(

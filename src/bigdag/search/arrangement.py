@@ -375,9 +375,12 @@ class Arrangement:
         return gains, places
 
     def _residuals(self, B: sp.csc_array) -> NDArray[np.float64] | None:
-        """Return all residuals as rows (d, n), where there are samples."""
-        Z = self.gram.Z
-        return None if Z is None else Z - sp.csr_array(B.T) @ Z
+        """Return all residuals as rows (d, n), where that is less work than rows of C are."""
+        Z, gram = self.gram.Z, self.gram
+        if Z is None or (gram.C is not None and gram.n_samples >= gram.d):
+            return None
+        residual = sp.csr_array(B.T) @ Z
+        return np.subtract(Z, residual, out=residual)
 
     def _left_by(
         self, block: NDArray[np.int64], B: sp.csc_array, residual: NDArray[np.float64] | None
@@ -387,8 +390,7 @@ class Arrangement:
             rows = self.gram.rows(block)
             return rows - (B.T @ rows.T).T
         assert self.gram.Z is not None
-        with self.gram.blas():
-            return self.gram.Z[block] @ residual.T
+        return self.gram.product(self.gram.Z[block], residual.T)
 
     def _sparse_lefts(
         self, block: NDArray[np.int64], names: NDArray[np.int64], sizes: NDArray[np.int64]

@@ -77,8 +77,8 @@ class PenaltyPath:
             warnings.simplefilter("ignore", DataWarning)  # the fit has told of constant columns
             part = as_dataset(X[kept])
         unseen = X[held] - part.mean
-        twice = run.gram.C is not None and 2 * 8 * d * d <= 0.8 * run.gram.budget
-        gram = Gram(part, memory_limit=run.gram.budget, n_jobs=run.gram.n_jobs, hold=twice)
+        twice = run.gram.C is not None and 8 * d * d <= 0.8 * run.gram.left()
+        gram = Gram(part, memory_limit=run.gram.limit, n_jobs=run.gram.n_jobs, hold=twice)
         try:
             return self._descend(gram, unseen)
         finally:

@@ -6,6 +6,7 @@ there are; one lasso on it does (:mod:`bigdag.learners.sort_regress`).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from bigdag.compiled import kernel
 from bigdag.engine.explained import r_squared_of_correlations, r_squared_of_rows
 from bigdag.engine.heap import pop, sift
 from bigdag.engine.screening import correlated
+from bigdag.resources import blas_threads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,7 +32,7 @@ __all__ = [
 ]
 
 _PANEL = 64  # variables taken between two updates of the whole matrix
-_STRIP = 2**22  # entries of the matrix updated at once: 32 MB
+_STRIP = 128  # rows of the matrix that one thread updates at a time
 _RANK = 1e-13  # share of a variance below which nothing but rounding is left of it
 _SAME = 1e-11  # of a sum of costs: less is rounding
 _EXACT = 0.8  # of n: variables that the exact rule may take where n <= d
@@ -68,7 +70,8 @@ def r2_order(gram: Gram) -> NDArray[np.int64]:
     >>> int(r2_order(Gram(as_dataset(x)))[-1])
     0
     """
-    return np.argsort(_explained(gram), kind="stable").astype(np.int64)
+    # Rounded: with another number of threads the last digits differ.
+    return np.argsort(_explained(gram).round(9), kind="stable").astype(np.int64)
 
 
 def random_order(d: int, rng: np.random.Generator | int | None = None) -> NDArray[np.int64]:
@@ -230,11 +233,16 @@ def _exact_order(gram: Gram, count: int) -> NDArray[np.int64]:
             share[k + 1 :] = np.maximum(share[k + 1 :] - row**2, 0.0)
             left[k + 1 :] = share[k + 1 :] * variance[order[k + 1 :]]
         rest = panel[:, last:]
-        step = max(1, _STRIP // d)
-        with gram.blas():
-            for a in range(0, d - last, step):
-                A[last + a : last + a + step, last:] -= rest[:, a : a + step].T @ rest
+        with blas_threads(1):  # BLAS rounds differently with another number of threads
+            gram.each(partial(_subtract_products, A[last:, last:], rest), d - last, _STRIP)
     return order
+
+
+def _subtract_products(
+    A: NDArray[np.float64], rest: NDArray[np.float64], first: int, last: int
+) -> None:
+    """Subtract rows first to last of restᵀ rest from those of A, in place."""
+    A[first:last] -= rest[:, first:last].T @ rest
 
 
 def _sparse_order(
