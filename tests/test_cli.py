@@ -1100,3 +1100,52 @@ def test_version_and_help():
     began = time.perf_counter()
     assert run("fit", "--help").returncode == 0
     assert time.perf_counter() - began < 5  # some 0.4 s on an idle machine
+
+
+# ------------------------------------------------------------------ compiling
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_a_fit_says_once_that_it_compiles(monkeypatch, words):
+    """One plain line on stderr where no terminal is, and nothing of it on stdout."""
+
+    def compile_at_once(tell):
+        if tell is not None:
+            tell()
+
+    monkeypatch.setattr("bigdag.compiled.on_compiling", compile_at_once)
+    stdout, stderr = bigdag_("fit", table(), "--method", "sort-r2", *words)
+    assert stderr.count("compiling, only this first time\n") == 1
+    assert "compiling" not in stdout
+
+
+def test_a_quiet_fit_and_one_that_compiles_nothing_say_nothing_of_it(monkeypatch):
+    asked = []
+    monkeypatch.setattr("bigdag.compiled.on_compiling", asked.append)
+    _, stderr = bigdag_("fit", table(), "--method", "sort-r2")
+    assert asked[0] is not None
+    assert asked[-1] is None
+    assert "compiling" not in stderr
+    asked.clear()
+    bigdag_("fit", table(), "--method", "sort-r2", "--quiet", "--force")
+    assert not any(asked)
+
+
+def test_a_terminal_shows_in_the_progress_line_that_it_compiles(monkeypatch):
+    from bigdag.cli import display
+
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with display.FitProgress(shown=True) as progress:
+        progress._compiling()
+        assert progress._progress.tasks[0].description == "compiling, only this first time"
+
+
+def test_a_postponed_module_is_loaded_when_it_is_used():
+    code = (
+        "import sys; from bigdag.cli.postponed import postpone; postpone('scipy.stats');"
+        "import scipy.stats, sklearn.base; assert 'scipy.stats._stats_py' not in sys.modules;"
+        "from scipy.stats import norm; import scipy.stats.distributions;"
+        "assert scipy.stats.norm is norm is sys.modules['scipy.stats'].norm; print('right')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "right\n", done.stderr

@@ -37,6 +37,7 @@ __all__ = [
     "warning_printer",
 ]
 
+_COMPILING = "compiling, only this first time"
 _SHOWN = 12  # names in a list before "and k more"
 
 _STATUS = {
@@ -97,6 +98,8 @@ def warning_printer() -> Callable[..., None]:
 class FitProgress:
     """A line on stderr that says how far a fit is; nothing at all unless `shown` on a terminal.
 
+    That the functions of a first fit are being compiled is said without a terminal, too, once.
+
     Parameters
     ----------
     shown : bool
@@ -104,7 +107,8 @@ class FitProgress:
     """
 
     def __init__(self, shown: bool) -> None:
-        console = Console(stderr=True)
+        self._shown, self._console = shown, Console(stderr=True, soft_wrap=True, highlight=False)
+        console = self._console
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -119,6 +123,10 @@ class FitProgress:
         self._task = self._progress.add_task("", total=None, numbers="", left="")
 
     def __enter__(self) -> Self:
+        from bigdag import compiled  # not above: what compiles nothing need not load the compiler
+
+        if self._shown:
+            compiled.on_compiling(self._compiling)
         self._progress.start()
         return self
 
@@ -128,7 +136,16 @@ class FitProgress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        from bigdag import compiled
+
+        compiled.on_compiling(None)
         self._progress.stop()
+
+    def _compiling(self) -> None:
+        if self._progress.disable:
+            self._console.print(_COMPILING)
+        else:
+            self.phase(_COMPILING)
 
     @property
     def callback(self) -> Callable[[State], None] | None:

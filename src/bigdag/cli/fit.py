@@ -41,6 +41,7 @@ from bigdag.cli.options import (
     TimeLimit,
     WarmStart,
 )
+from bigdag.cli.postponed import postpone
 from bigdag.cli.reading import read
 from bigdag.cli.reports import fail_if, print_json, records, undirected
 from bigdag.errors import BigdagError, ParameterError
@@ -89,6 +90,7 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Learn a DAG from a table and write it to a file."""
+    postpone("scipy.stats")
     from bigdag.cli import display
     from bigdag.data.transforms import standardised
     from bigdag.evaluation.units import check_units as compare_units

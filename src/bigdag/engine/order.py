@@ -1,4 +1,7 @@
-"""What an order of the variables allows, and which of some numbers is the n-th in order."""
+"""What an order of the variables allows, and numbers put in order inside of compiled code.
+
+Numpy selects and sorts too, but takes seconds to compile.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from bigdag.compiled import kernel
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["nth_least", "project", "rank_of"]
+__all__ = ["nth_least", "project", "rank_of", "sort_with"]
 
 
 def rank_of(order: NDArray[np.integer]) -> NDArray[np.int64]:
@@ -50,8 +53,6 @@ def project(W: ArrayLike | sp.sparray, order: NDArray[np.integer]) -> sp.csc_arr
 def nth_least(values, count, n):  # type: ignore[no-untyped-def]
     """Return the n-th least of the first ``count`` values, from zero; they are rearranged.
 
-    Numpy's selection does the same, but takes seconds to compile.
-
     Examples
     --------
     >>> float(nth_least(np.array([3.0, 1.0, 2.0]), 3, 1))
@@ -79,3 +80,27 @@ def nth_least(values, count, n):  # type: ignore[no-untyped-def]
         else:
             break
     return values[n]
+
+
+@kernel(_nrt=False)
+def sort_with(keys, names, count):  # type: ignore[no-untyped-def]
+    """Sort the first ``count`` keys, and their names with them, in place; a shell sort.
+
+    Examples
+    --------
+    >>> keys, names = np.array([3.0, 1.0, 2.0]), np.arange(3)
+    >>> sort_with(keys, names, 3)
+    >>> names
+    array([1, 2, 0])
+    """
+    gap = np.int64(1)
+    while gap < count // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, count):
+            key, name, at = keys[i], names[i], i
+            while at >= gap and keys[at - gap] > key:
+                keys[at], names[at] = keys[at - gap], names[at - gap]
+                at -= gap
+            keys[at], names[at] = key, name
+        gap //= 3

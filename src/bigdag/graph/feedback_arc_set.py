@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from bigdag.compiled import kernel
 from bigdag.engine.heap import pop, sift
-from bigdag.engine.order import project, rank_of
+from bigdag.engine.order import project, rank_of, sort_with
 from bigdag.errors import ParameterError, missing_extra
 from bigdag.graph.acyclic import arcs_by_source
 
@@ -283,6 +283,7 @@ def _insertion_search(order, component, out, into, max_sweeps):  # type: ignore[
     in_ptr, in_idx, in_key = into
     d = len(order)
     label = np.empty(d, dtype=np.float64)  # sorted labels are a component's order
+    keys = np.empty(d, dtype=np.float64)
     for i in range(d):
         label[order[i]] = i
     widest = 0
@@ -292,8 +293,9 @@ def _insertion_search(order, component, out, into, max_sweeps):  # type: ignore[
     gain = np.empty(widest, dtype=np.int64)
     for _ in range(max_sweeps):
         moved = False
-        for v in order:
-            count = 0
+        for place in range(d):
+            v = order[place]
+            count = np.int64(0)
             for e in range(out_ptr[v], out_ptr[v + 1]):
                 if component[out_idx[e]] == component[v]:
                     at[count] = label[out_idx[e]]
@@ -306,28 +308,28 @@ def _insertion_search(order, component, out, into, max_sweeps):  # type: ignore[
                     count += 1
             if count == 0:
                 continue
-            by_label = np.argsort(at[:count])
+            sort_with(at, gain, count)
             here = label[v]
             split = 0
-            while split < count and at[by_label[split]] < here:
+            while split < count and at[split] < here:
                 split += 1
             best, best_low, best_high = 0, 0.0, 0.0
             total = 0
             for s in range(split - 1, -1, -1):  # to the left: v comes before what it passes
-                total += gain[by_label[s]]
-                last_of_node = s == 0 or at[by_label[s - 1]] != at[by_label[s]]
+                total += gain[s]
+                last_of_node = s == 0 or at[s - 1] != at[s]
                 if last_of_node and total > best:
                     best = total
-                    best_high = at[by_label[s]]
-                    best_low = at[by_label[s - 1]] if s > 0 else best_high - 2.0
+                    best_high = at[s]
+                    best_low = at[s - 1] if s > 0 else best_high - 2.0
             total = 0
             for s in range(split, count):  # to the right: v comes after what it passes
-                total -= gain[by_label[s]]
-                last_of_node = s == count - 1 or at[by_label[s + 1]] != at[by_label[s]]
+                total -= gain[s]
+                last_of_node = s == count - 1 or at[s + 1] != at[s]
                 if last_of_node and total > best:
                     best = total
-                    best_low = at[by_label[s]]
-                    best_high = at[by_label[s + 1]] if s < count - 1 else best_low + 2.0
+                    best_low = at[s]
+                    best_high = at[s + 1] if s < count - 1 else best_low + 2.0
             if best > 0:
                 # Strictly between its neighbours: a label may be that of a variable without an
                 # arc to v, which may then come on either side of it.
@@ -342,11 +344,11 @@ def _insertion_search(order, component, out, into, max_sweeps):  # type: ignore[
             while last < d and component[order[last]] == component[order[first]]:
                 last += 1
             if last - first > 1:
-                members = order[first:last].copy()
-                by_label = np.argsort(label[members])
-                for i in range(last - first):
-                    order[first + i] = members[by_label[i]]
-                    label[order[first + i]] = i
+                for i in range(first, last):
+                    keys[i] = label[order[i]]
+                sort_with(keys[first:last], order[first:last], last - first)
+                for i in range(first, last):
+                    label[order[i]] = i - first
             first = last
         if not moved:
             break

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from bigdag.compiled import kernel
 from bigdag.engine import lasso, objective
-from bigdag.engine.order import project, rank_of
+from bigdag.engine.order import project, rank_of, sort_with
 from bigdag.graph.acyclic import topological_order
 from bigdag.graph.feedback_arc_set import greedy_order, improve_order
 from bigdag.learners.base import Learner
@@ -444,14 +444,17 @@ def _best_places(rank, out_ptr, out_idx, out_gain, in_ptr, in_idx, in_gain):  # 
             at[k], gain[k] = rank[in_idx[in_ptr[v] + e]], in_gain[in_ptr[v] + e]
             if at[k] < rank[v]:
                 gain[k] *= -_CAUTION
-        by_rank = np.argsort(at)
-        split = np.searchsorted(at[by_rank], rank[v])
+        by_rank = np.arange(n_out + n_in)
+        sort_with(at, by_rank, n_out + n_in)
+        split = 0
+        while split < len(at) and at[split] < rank[v]:
+            split += 1
         for direction in (-1, 1):
             total = 0.0
             s = split - 1 if direction < 0 else split
             while 0 <= s < len(at):
-                here = at[by_rank[s]]
-                while 0 <= s < len(at) and at[by_rank[s]] == here:
+                here = at[s]
+                while 0 <= s < len(at) and at[s] == here:
                     total += gain[by_rank[s]]
                     s += direction
                 if total > best[v]:

@@ -66,8 +66,10 @@ class _Iterate(NamedTuple):
 
 
 class _Terms(NamedTuple):
-    """What each variable weighs as a parent (root, pull, and the paper's step or nothing), and
-    what is known of it as a column, which changes in place: curvature, loss, whether it rests.
+    """What each variable weighs as a parent, and what is known of it as a column.
+
+    The former are root, pull, and the paper's step or nothing; the latter, which change in place,
+    curvature, loss, and whether the column rests.
     """
 
     root: NDArray[np.float64]
@@ -290,7 +292,7 @@ def _step_held(C, todo, iterate, terms, store, momentum):  # type: ignore[no-unt
         q = np.empty(0 if exact and at >= 0 else m)
         square = 1.0  # what the centre leaves of the variance
         for s in range(m):
-            kept = 0.0
+            y_s, centre_s, kept = y[s], centre[s], 0.0
             if at < 0:
                 row = C[members[s]]
                 for t in range(s):
@@ -303,13 +305,13 @@ def _step_held(C, todo, iterate, terms, store, momentum):  # type: ignore[no-unt
                     triangle = q[:s]
                     _unpack(store.upper[at : at + s], store.lower[at : at + s], triangle)
                 at += s
-            total = _along(triangle, y, y[s], at_y)
-            if centre[s] != 0.0:
+            total = _along(triangle, y, y_s, at_y)
+            if centre_s != 0.0:
                 kept = _inner(triangle, centre)
             if bound == 0.0:
                 _add_sizes(triangle, size, s)
-            at_y[s] = own[s] - total - y[s]
-            square += centre[s] * (2.0 * (kept - own[s]) + centre[s])
+            at_y[s] = own[s] - total - y_s
+            square += centre_s * (2.0 * (kept - own[s]) + centre_s)
         if bound == 0.0:
             terms.curvature[j] = _largest(size)
         _step_column(j, iterate, terms, at_y, square, momentum)
@@ -336,10 +338,11 @@ def _step_on_data(Z, todo, iterate, terms, momentum):  # type: ignore[no-untyped
         _step_column(j, iterate, terms, at_y, np.dot(r_centre, r_centre), momentum)
 
 
-@kernel(fastmath=True, _nrt=False)
+@kernel(fastmath=True, _nrt=False, forceinline=True)
 def _step_column(j, iterate, terms, at_y, square, momentum):  # type: ignore[no-untyped-def]
     """Take the step of one column from z_iᵀ(z_j - Z y) and what the centre leaves."""
     b, y, centre = iterate.b, iterate.y, iterate.centre
+    curvature, own, literal = terms.curvature[j], terms.root[j], len(terms.global_step) > 0
     terms.loss[j] = 0.5 * max(square, 0.0)
     moved = 0.0
     begin = iterate.indptr[j]
@@ -347,11 +350,9 @@ def _step_column(j, iterate, terms, at_y, square, momentum):  # type: ignore[no-
         e = begin + s
         i = iterate.indices[e]
         pull, at = terms.pull[i], y[e]
-        step = 1.0 / (terms.curvature[j] + pull)
-        if len(terms.global_step) > 0:
-            step = terms.global_step[i]
+        step = terms.global_step[i] if literal else 1.0 / (curvature + pull)
         towards = at + step * (at_y[s] - pull * (at - centre[e]))
-        threshold = step * terms.root[i] * terms.root[j]
+        threshold = step * terms.root[i] * own
         new = 0.0
         if towards > threshold:
             new = towards - threshold

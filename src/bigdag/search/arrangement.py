@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -277,10 +277,10 @@ class Arrangement:
         if not len(columns):
             return np.empty(0), np.empty(0)
         B = on_correlation_scale(self.gram, self.weights)
-        indices = B.indices.astype(np.int64)
-        work = partial(
-            _pairs, *self.gram.source, B.indptr.astype(np.int64), indices, B.data, columns, others
+        coefficients = lasso.Coefficients(
+            B.indptr.astype(np.int64), B.indices.astype(np.int64), B.data
         )
+        work = partial(_pairs, *self.gram.source, coefficients, columns, others)
         pieces = self.gram.each(work, len(columns), chunk=256)
         left, size = (
             np.concatenate([np.empty(0), *(piece[i] for piece in pieces)]) for i in (0, 1)
@@ -339,12 +339,12 @@ class Arrangement:
         B = on_correlation_scale(gram, self.weights)
         rows = sp.csr_array(B)
         rank = rank_of(self.order)
-        arcs = [
-            part
-            for matrix in (B, rows)
-            for part in (matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64),
-                         matrix.data)
-        ]  # fmt: skip
+        into, out = (
+            lasso.Coefficients(
+                part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data
+            )
+            for part in (B, rows)
+        )
         gains, places = np.zeros(d), rank.copy()
         near = None if self.mask is None else sp.csr_array(self.mask + self.mask.T)
         residual = None if near is not None else self._residuals(B)
@@ -353,7 +353,7 @@ class Arrangement:
                 names, sizes = _neighbours(near, block, rank, self.order)
                 left_by, left_of = self._sparse_lefts(block, names, sizes)
             else:
-                names = np.broadcast_to(self.order, (len(block), d))
+                names = self.order[None, :]
                 sizes = np.full(len(block), d)
                 own = [B.indices[B.indptr[v] : B.indptr[v + 1]] for v in block]
                 flat = np.concatenate([np.empty(0, dtype=np.int64), *own]).astype(np.int64)
@@ -361,12 +361,10 @@ class Arrangement:
                 values = [B.data[B.indptr[v] : B.indptr[v + 1]] for v in block]
                 left_of = gram.residual_rows(
                     block, indptr, flat, np.concatenate([np.empty(0), *values])
-                )[:, self.order]
-                left_by = self._left_by(block, B, residual)[:, self.order]
-            work = partial(
-                _best_places, *gram.source, block, names, sizes, left_by, left_of, rank, gram.sd,
-                self._root, *arcs,
-            )  # fmt: skip
+                ).take(self.order, axis=1)
+                left_by = self._left_by(block, B, residual).take(self.order, axis=1)
+            around = _Around(block, names, sizes, left_by, left_of)
+            work = partial(_best_places, *gram.source, around, rank, gram.sd, self._root, into, out)
             for (a, b), piece in zip(
                 ((a, min(a + 16, len(block))) for a in range(0, len(block), 16)),
                 gram.each(work, len(block)),
@@ -421,8 +419,9 @@ def _neighbours(
 
 
 @kernel
-def _pairs(source, held, indptr, indices, data, columns, others, first, last):  # type: ignore[no-untyped-def]
+def _pairs(source, held, coefficients, columns, others, first, last):  # type: ignore[no-untyped-def]
     """Return correlations of others with the columns' residuals, and their coefficients there."""
+    indptr, indices, data = coefficients
     left, size = np.empty(last - first), np.zeros(last - first)
     for a in range(first, last):
         w, v = columns[a], others[a]
@@ -435,40 +434,63 @@ def _pairs(source, held, indptr, indices, data, columns, others, first, last):  
     return left, size
 
 
+class _Around(NamedTuple):
+    """Variables that may move, and those they may pass.
+
+    Attributes
+    ----------
+    block : ndarray of shape (k,)
+        The variables that may move.
+    names : ndarray of shape (k, m) or (1, m)
+        Whom each may pass, by rank; one row where it is the same for all.
+    sizes : ndarray of shape (k,)
+        How many of them count.
+    left_by, left_of : ndarray of shape (k, m)
+        The correlation of v = block[a] with the residual of names[a, i], and that of names[a, i]
+        with the residual of v.
+    """
+
+    block: NDArray[np.int64]
+    names: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    left_by: NDArray[np.float64]
+    left_of: NDArray[np.float64]
+
+
 @kernel
-def _best_places(  # type: ignore[no-untyped-def]
-    source, held, block, names, sizes, left_by, left_of, rank, sd, root,
-    in_ptr, in_names, in_b, out_ptr, out_names, out_b, first, last,
-):  # fmt: skip
+def _best_places(source, held, around, rank, sd, root, into, out, first, last):  # type: ignore[no-untyped-def]
     """Return the gains and places of the best insertions of the block's variables first..last.
 
-    ``left_by[a, i]`` is the correlation of v = block[a] with the residual of names[a, i], and
-    ``left_of[a, i]`` that of names[a, i] with the residual of v.
+    ``into`` and ``out`` are the coefficients by column and by row.
     """
+    in_ptr, in_names, in_b = into
+    out_ptr, out_names, out_b = out
     gains, places = np.zeros(last - first), np.empty(last - first, dtype=np.int64)
     d = len(rank)
     given, taken = np.zeros(d), np.zeros(d)  # v's coefficients on others, and others' on v
     lost = np.empty(d, dtype=np.int64)
     for a in range(first, last):
-        v = block[a]
+        v, size = around.block[a], around.sizes[a]
+        names = around.names[a if len(around.names) > 1 else 0]
+        left_by, left_of = around.left_by[a], around.left_of[a]
         for e in range(in_ptr[v], in_ptr[v + 1]):
             given[in_names[e]] = in_b[e]
         for e in range(out_ptr[v], out_ptr[v + 1]):
             taken[out_names[e]] = out_b[e]
         here = 0
-        while here < sizes[a] and rank[names[a, here]] < rank[v]:
+        while here < size and rank[names[here]] < rank[v]:
             here += 1
         best, place = 0.0, rank[v]
         others, own, count = 0.0, 0.0, 0
         for i in range(here - 1, -1, -1):  # towards the causes
-            w = names[a, i]
+            w = names[i]
             p = root[v] * root[w]
-            extra = abs(left_by[a, i]) - p
+            extra = abs(left_by[i]) - p
             if extra > 0:
                 others += 0.5 * extra * extra * sd[w] * sd[w]
             b = given[w]
             if b != 0.0:
-                own += b * left_of[a, i] - p * abs(b) + 0.5 * b * b
+                own += b * left_of[i] - p * abs(b) + 0.5 * b * b
                 for c in range(count):
                     own += b * given[lost[c]] * correlation(source, held, w, lost[c])
                 lost[count] = w
@@ -476,15 +498,15 @@ def _best_places(  # type: ignore[no-untyped-def]
             if others - own * sd[v] * sd[v] > best:
                 best, place = others - own * sd[v] * sd[v], rank[w]
         others, own = 0.0, 0.0
-        for i in range(here, sizes[a]):  # towards the effects
-            w = names[a, i]
+        for i in range(here, size):  # towards the effects
+            w = names[i]
             if w == v:
                 continue
             p = root[v] * root[w]
             b = taken[w]
             if b != 0.0:
-                others += (b * left_by[a, i] - p * abs(b) + 0.5 * b * b) * sd[w] * sd[w]
-            extra = abs(left_of[a, i]) - p
+                others += (b * left_by[i] - p * abs(b) + 0.5 * b * b) * sd[w] * sd[w]
+            extra = abs(left_of[i]) - p
             if extra > 0:
                 own = max(own, 0.5 * extra * extra * sd[v] * sd[v])
             if own - others > best:

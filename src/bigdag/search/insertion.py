@@ -253,8 +253,9 @@ class _Move(NamedTuple):
 @kernel
 def _move(width, most):  # type: ignore[no-untyped-def]
     return _Move(
-        np.empty(width, dtype=np.int64), np.empty(width, dtype=np.int64), np.empty(width + 1), np.empty(width),
-        np.empty((width, most), dtype=np.int32), np.empty(width, dtype=np.int64),
+        np.empty(width, dtype=np.int64), np.empty(width, dtype=np.int64),
+        np.empty(width + 1), np.empty(width), np.empty((width, most), dtype=np.int32),
+        np.empty(width, dtype=np.int64),
     )  # fmt: skip
 
 

@@ -108,14 +108,15 @@ class LeastSquaresSearch:
                 block, part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data
             )
             work = partial(_outside, left, block, rank, limit, *lists, _LET_IN)
-            found += [pair for piece in gram.each(work, len(block)) for pair in piece]
+            found += gram.each(work, len(block))
             if self.run.out_of_time():
                 return columns[:0]
-        if not found:
+        pairs = np.concatenate([np.empty((0, 2), dtype=np.int64), *found])
+        if not len(pairs):
             return columns[:0]
-        sources, targets = np.array(found, dtype=np.int64).T
+        sources, targets = pairs.T
         more = sp.coo_array(
-            (np.ones(len(found), dtype=np.int8), (sources, targets)), shape=self.mask.shape
+            (np.ones(len(pairs), dtype=np.int8), (sources, targets)), shape=self.mask.shape
         )
         self.mask = sp.csc_array(self.mask + sp.csc_array(more))
         arrangement.widen(self.mask, np.unique(targets))
@@ -169,25 +170,29 @@ class LeastSquaresSearch:
 
 @kernel
 def _outside(left, block, rank, limit, indptr, indices, keep, first, last):  # type: ignore[no-untyped-def]
-    """Return pairs (u, v): u precedes v, is no candidate, and correlates with its residual."""
+    """Return pairs (u, v): u precedes v, is no candidate, and correlates with its residual.
+
+    At most the ``keep`` strongest of each v, as the rows of an array.
+    """
     d = left.shape[1]
-    pairs = [(0, 0) for _ in range(0)]
-    inside = np.zeros(d, dtype=np.bool_)
+    pairs = np.empty((keep * (last - first), 2), dtype=np.int64)
+    total = 0
+    size = np.empty(d)
     for a in range(first, last):
         v = block[a]
-        for e in range(indptr[v], indptr[v + 1]):
-            inside[indices[e]] = True
-        inside[v] = True
-        hits = [0 for _ in range(0)]
         for u in range(d):
-            if abs(left[a, u]) > limit[v] and not inside[u] and rank[u] < rank[v]:
-                hits.append(u)
-        if len(hits) > 0:
-            names = np.array(hits)
-            best = np.argsort(-np.abs(left[a][names]))[:keep]
-            for i in best:
-                pairs.append((names[i], v))
+            size[u] = abs(left[a, u]) if rank[u] < rank[v] else 0.0
         for e in range(indptr[v], indptr[v + 1]):
-            inside[indices[e]] = False
-        inside[v] = False
-    return pairs
+            size[indices[e]] = 0.0
+        count = 0
+        for u in range(d):
+            count += size[u] > limit[v]
+        for _ in range(min(count, keep)):
+            best = 0
+            for u in range(1, d):
+                if size[u] > size[best]:
+                    best = u
+            pairs[total, 0], pairs[total, 1] = best, v
+            total += 1
+            size[best] = 0.0
+    return pairs[:total]

@@ -1,0 +1,77 @@
+"""Compiled functions: each is compiled once, so that a first answer takes seconds."""
+
+import gc
+
+import numpy as np
+import pytest
+
+from bigdag import GD, OrderSearch, ProxiMAS, SortRegress, simulate
+from bigdag.data.dataset import as_dataset
+from bigdag.engine import lasso
+from bigdag.engine.gram import Gram
+from bigdag.engine.order import nth_least, sort_with
+from bigdag.search.arrangement import Arrangement
+
+dispatcher = pytest.importorskip("numba.core.dispatcher")
+
+# What is compiled more than once, and why.
+SEVERAL = {
+    "bigdag.engine.heap.sift",  # keys are whole numbers in one place and variances in another
+    "bigdag.engine.heap.pop",
+}
+
+
+def kernels():
+    """Return all compiled functions of the package that were compiled in this process."""
+    return {
+        f"{one.py_func.__module__}.{one.py_func.__qualname__}": one
+        for one in gc.get_objects()
+        if isinstance(one, dispatcher.Dispatcher) and one.py_func.__module__.startswith("bigdag.")
+    }
+
+
+def test_every_kernel_is_compiled_once():
+    """Whatever is fitted, held or not, a kernel sees arguments of the same types."""
+    before = {name: set(one.signatures) for name, one in kernels().items()}
+    for d, n, k in ((12, 100, 1), (40, 30, 3)):
+        truth = simulate.random_dag(d, k, rng=d)
+        X = simulate.sample(truth, n, rng=d)
+        for learner in (
+            ProxiMAS(max_iter=30), ProxiMAS(start="lasso", max_iter=5), OrderSearch(),
+            OrderSearch(criterion="bic", restarts=2, random_state=0),
+            OrderSearch(candidates="correlated"), SortRegress(), GD(max_iter=5),
+        ):  # fmt: skip
+            learner.fit(X)
+        for hold in (True, False):
+            gram = Gram(as_dataset(X), hold=hold)
+            fit = lasso.solve(gram, 0.1)
+            lasso.solve(gram, 0.05, order=np.arange(d), start=fit.weights, mask=fit.weights)
+            found = Arrangement(gram, 0.1, np.arange(d))
+            found.attempt(found.insertions())
+    for name, one in kernels().items():
+        fresh = [s for s in one.signatures if s not in before.get(name, set())]
+        if name not in SEVERAL:
+            assert len(fresh) <= 1, (name, fresh)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nth_least_is_numpys(seed):
+    rng = np.random.default_rng(seed)
+    values = rng.integers(5 if seed % 2 else 10**6, size=rng.integers(1, 200)).astype(float)
+    count = int(rng.integers(1, len(values) + 1))
+    n = int(rng.integers(count))
+    expected = np.sort(values[:count])[n]
+    rest = values[count:].copy()
+    assert nth_least(values, count, n) == expected
+    assert np.array_equal(values[count:], rest)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_names_are_sorted_with_their_keys(seed):
+    rng = np.random.default_rng(seed)
+    keys = rng.integers(5 if seed % 2 else 10**6, size=rng.integers(0, 200)).astype(float)
+    names, before = np.arange(len(keys)), keys.copy()
+    sort_with(keys, names, len(keys))
+    assert np.array_equal(keys, np.sort(before))
+    assert np.array_equal(before[names], keys)
+    assert sorted(names) == list(range(len(keys)))
