@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 
 from bigdag import ProxiMAS, metrics, simulate
 from bigdag.data.dataset import as_dataset
@@ -178,10 +179,8 @@ def test_deadline_in_the_fit_still_gives_a_graph():
     assert is_acyclic(model.weights_)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_device_that_is_not_there():
-    torch = pytest.importorskip("torch")
-    if torch.cuda.is_available():
-        pytest.skip("there is one")
     _, X = world(5, 1, n=20)
     with pytest.raises(ParameterError, match="device must be one that is there: cpu"):
         ProxiMAS(engine="dense", device="cuda").fit(X)
