@@ -197,11 +197,11 @@ def test_dense_matrices_that_do_not_fit():
         ProxiMAS(engine="dense", memory_limit="3MB").fit(X)
 
 
-def accuracies(k, seeds):
+def accuracies(k, seeds, d=300):
     """Return average precision of ProxiMAS and of variance order + one lasso, mean over seeds."""
     pairs = []
     for seed in range(seeds):
-        truth, X = world(300, k, seed=seed)
+        truth, X = world(d, k, seed=seed)
         order = np.argsort(X.var(axis=0))
         baseline = lasso.solve(Gram(as_dataset(X)), 0.1, order=order).weights
         model = ProxiMAS().fit(X)
@@ -217,8 +217,8 @@ def test_er1_beats_sorting_by_variance():
 
 @pytest.mark.parametrize("k", [2, 4])
 def test_denser_graphs_are_not_far_below_sorting_by_variance(k):
-    ours, baseline = accuracies(k, seeds=5)
-    assert ours > baseline - 0.05
+    ours, baseline = accuracies(k, seeds=3, d=150)
+    assert ours > baseline - 0.01
 
 
 def test_weights_are_in_the_units_of_the_data():
