@@ -34,7 +34,12 @@ def result(**more: object) -> None:
 
 
 write("begin")
-if do == "well":
+if do == "meet":  # ends when so many have begun
+    deadline = time.monotonic() + 100
+    while Path(diary).read_text().count("begin") < what["meet"] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    result()
+elif do == "well":
     time.sleep(what.get("sleep", 0.0))
     result()
 elif do == "hang":

@@ -11,7 +11,6 @@ A test file of a learner holds some eight lines::
 from __future__ import annotations
 
 import pickle
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -53,10 +52,12 @@ def equation_1(X: np.ndarray, W: Any, lambda1: float) -> float:
 @contextmanager
 def gcastle() -> Iterator[Any]:
     """Give ``castle.algorithms``, and take back what it changes in numpy and torch."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     printing, dtype = np.get_printoptions(), torch.get_default_dtype()
     try:
-        algorithms = pytest.importorskip("castle.algorithms")
+        import castle.algorithms as algorithms
+
         torch.set_default_dtype(torch.float64)
         yield algorithms
     finally:
@@ -187,11 +188,12 @@ class LearnerContract:
         assert model.objective_ == pytest.approx(equation_1(X, model.weights_, lambda1), rel=1e-9)
 
     def test_best_is_the_best_of_the_history(self):
-        if not self.keeps_best:
-            pytest.skip("this method answers with its last iterate")
         model = self.fit(table())
         acyclic = model.history_[~model.history_.phase.isin(self.cyclic_phases)]
-        assert model.objective_ == pytest.approx(acyclic.objective.min(), rel=1e-5)
+        if self.keeps_best:
+            assert model.objective_ == pytest.approx(acyclic.objective.min(), rel=1e-5)
+        else:  # it answers with its last iterate, cut until it is acyclic
+            assert acyclic.objective.notna().all()
 
     def test_repeats_to_the_bit(self):
         X = table()
@@ -333,18 +335,17 @@ class LearnerContract:
         assert model.status_ == "time_limit"
         assert model.n_iter_ <= 1
 
-    def test_limit_is_overrun_by_one_step_at_most(self):
-        seconds: list[float] = []
+    def test_limit_is_overrun_by_one_step_at_most(self, monkeypatch):
+        clock, seen = [0.0], []
+        monkeypatch.setattr(Run, "seconds", property(lambda run: clock[0]))
 
         def slow(state: Any) -> None:
-            time.sleep(0.1)
-            seconds.append(state.seconds)
+            seen.append(state.seconds)
+            clock[0] += 0.1  # only the callback takes time
 
-        self.fit(table())  # compiled before the clock
         model = self.fit(table(), time_limit=0.15, callback=slow)
-        # The second call comes after 0.1 s at the earliest and ends after 0.2 s.
-        assert len(seconds) <= 2
-        assert model.status_ == "time_limit" or len(seconds) < 2
+        assert seen == [0.0, 0.1][: len(seen)]  # the second step ends at 0.2
+        assert model.status_ == "time_limit" or len(seen) < 2
 
     def test_max_iter(self):
         model = self.fit(table(), max_iter=1)

@@ -1,8 +1,10 @@
 import itertools
 
+import networkx
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -19,8 +21,6 @@ from bigdag.graph.feedback_arc_set import (
 
 from .literal import greedy_mas
 from .strategies import clustered_weights, weight_matrices
-
-torch = pytest.importorskip("torch")
 
 
 def random_weights(rng, d, density=0.5):
@@ -243,7 +243,6 @@ def test_not_square():
 
 
 def test_topological_order_against_networkx():
-    networkx = pytest.importorskip("networkx")
     rng = np.random.default_rng(0)
     for _ in range(50):
         W = random_weights(rng, 7, 0.2)

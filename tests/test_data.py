@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -127,7 +128,6 @@ def test_data_frames_of_any_make_keep_their_names(wrap):
 
 def test_array_protocol_and_torch():
     check_holds(as_dataset(_Array(TABLE)), TABLE)
-    torch = pytest.importorskip("torch")
     tensor = torch.tensor(TABLE, dtype=torch.float32)
     data = as_dataset(tensor)
     check_holds(data, TABLE)

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 
 import dask
@@ -210,7 +209,8 @@ def test_runs_larger_than_every_worker_are_refused_after_the_others(path, cluste
 
 
 def test_a_scheduler_that_goes_away_is_a_sentence_and_nothing_is_lost(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster_module, "_LOST", 1.0)
+    monkeypatch.setattr(cluster_module, "_LOST", 0.3)
+    monkeypatch.setattr(cluster_module, "_ASK", 0.1)
     scheduler = subprocess.Popen(
         [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard",
          "--scheduler-file", str(tmp_path / "s.json")],
@@ -228,7 +228,8 @@ def test_a_scheduler_that_goes_away_is_a_sentence_and_nothing_is_lost(path, tmp_
 
         def end():
             wait_until(lambda: diary(tmp_path / "d"))
-            time.sleep(0.3)
+            with Store(path, read_only=True) as store:
+                wait_until(store.statuses)
             scheduler.kill()
 
         threading.Thread(target=end).start()

@@ -70,8 +70,12 @@ def test_the_hard_limit_is_the_time_limit_and_room_around_it():
     assert hard_limit(make_job(0, time_limit=100)) == 240
 
 
-def test_a_result_counts_also_when_its_process_does_not_end(path):
-    rows = run(path, [make_job(1, "hang after the result") | {"hard_limit": 1.0}])
+def test_a_result_counts_also_when_its_process_does_not_end(path, monkeypatch):
+    def once_there_is_a_result(job):
+        return 0.0 if any(path.parent.glob("runs.work/*/result.json")) else 1e9
+
+    monkeypatch.setattr(child, "hard_limit", once_there_is_a_result)
+    rows = run(path, [make_job(1, "hang after the result")])
     assert rows[1]["status"] == "converged"
 
 
@@ -161,13 +165,15 @@ def most_at_once(path):
         ({"memory": 2**60}, 1),
     ],
 )
-def test_as_many_runs_at_once_as_cores_and_memory_hold(path, options, most):
-    run(path, [make_job(i, sleep=0.25, **options) for i in range(5)], cores=4)
+def test_as_many_runs_at_once_as_cores_and_memory_hold(path, tmp_path, options, most):
+    options |= {"meet": most, "diary": str(tmp_path / "d")}
+    run(path, [make_job(i, "meet", **options) for i in range(5)], cores=4)
     assert most_at_once(path) == most
 
 
 def test_the_runs_of_a_data_set_wait_for_the_first_one_to_make_it(path, tmp_path):
-    jobs = [make_job(i, sleep=0.2, key="shared") for i in range(4)]
+    options = {"key": "shared", "diary": str(tmp_path / "d")}
+    jobs = [make_job(i, "meet", meet=1 if i < 2 else 4, **options) for i in range(4)]
     run(path, jobs[:2], cores=4)
     assert most_at_once(path) == 1
     (tmp_path / "runs.datasets" / "shared").mkdir(parents=True)
@@ -315,7 +321,7 @@ def test_however_the_runner_ends_its_runs_end_with_it(path, tmp_path, number, op
 
 
 def test_under_nohup_a_hangup_does_not_end_the_runner(path, tmp_path):
-    jobs = [make_job(i, sleep=1.0, diary=str(tmp_path / "d")) for i in range(2)]
+    jobs = [make_job(i, sleep=0.2, diary=str(tmp_path / "d")) for i in range(2)]
     with start_parent(path, jobs, cores=1, sighup=signal.SIG_IGN) as parent:
         wait_until(lambda: diary(tmp_path / "d"))
         parent.send_signal(signal.SIGHUP)
@@ -364,12 +370,12 @@ def test_the_handlers_are_put_back_and_a_program_s_own_are_kept(path):
     assert after == before
 
 
-def test_a_runner_killed_twenty_times_ends_with_the_rows_of_an_undisturbed_one(tmp_path):
+def test_a_runner_killed_many_times_ends_with_the_rows_of_an_undisturbed_one(tmp_path):
     def jobs_for(path):
         return [
-            make_job(i, ("look", "look", "error")[i % 3], store=str(path), sleep=0.05 * (i % 4),
+            make_job(i, ("look", "look", "error")[i % 3], store=str(path), sleep=0.03 * (i % 4),
                      diary=str(path.with_name(f"{path.stem}.diary")))
-            for i in range(80)
+            for i in range(30)
         ]  # fmt: skip
 
     calm, path = tmp_path / "calm.db", tmp_path / "killed.db"
@@ -378,17 +384,17 @@ def test_a_runner_killed_twenty_times_ends_with_the_rows_of_an_undisturbed_one(t
     jobs = jobs_for(path)
     finished = [0]
     lines = path.with_name("killed.diary")
-    for _ in range(20):
+    for _ in range(8):
         seen = len(diary(lines))
         with start_parent(path, jobs) as parent:
             # At any moment from its very start on.
-            more = rng.choice([0, 1, 2, 4])
+            more = rng.choice([0, 2, 4, 6])
             wait_until(lambda: len(diary(lines)) >= seen + more or parent.poll() is not None)  # noqa: B023
         with Store(path) as store:
             finished.append(len(store.statuses()))
     # They came forward in spite of it.
     assert finished == sorted(finished)
-    assert finished[20] > 0
+    assert finished[-1] > 0
     with start_parent(path, jobs) as parent:
         assert parent.wait(200) == 0
 
@@ -401,23 +407,23 @@ def test_a_runner_killed_twenty_times_ends_with_the_rows_of_an_undisturbed_one(t
 
     kept, scores = rows(path)
     assert (kept, scores) == rows(calm)
-    assert len(kept) == 80
+    assert len(kept) == 30
     written = diary(path.with_name("killed.diary"))
     assert not [word for word, *_ in written if word == "TWICE"]
-    assert len([word for word, *_ in written if word == "begin"]) > 80  # some were cut off
+    assert len([word for word, *_ in written if word == "begin"]) > 30  # some were cut off
     assert not path.with_name("killed.work").exists()
 
 
 def test_two_runners_on_one_store_share_the_work(path, tmp_path):
     jobs = [
-        make_job(i, "look", store=str(path), sleep=0.15, diary=str(tmp_path / "d"))
-        for i in range(16)
+        make_job(i, "look", store=str(path), sleep=0.05, diary=str(tmp_path / "d"))
+        for i in range(12)
     ]
     Store(path).close()
     with start_parent(path, jobs, cores=1) as one, start_parent(path, jobs, cores=1) as other:
         assert [one.wait(200), other.wait(200)] == [0, 0]
     with Store(path, read_only=True) as store:
-        assert len(store.runs()) == 16
+        assert len(store.runs()) == 12
     begun = [run for word, run, _ in diary(tmp_path / "d") if word == "begin"]
     assert sorted(begun) == [job["run"] for job in jobs]
 

@@ -16,6 +16,7 @@ import pytest
 from bigdag.errors import BigdagError, DataError, ParameterError
 from bigdag.experiments import store as store_module
 from bigdag.experiments.store import Store, now
+from fake_runs import wait_until
 
 COLUMNS = (
     "run experiment preset dataset graph k d n noise scale units repetition method word status "
@@ -165,21 +166,22 @@ def test_counts_tell_planned_from_done(path):
 # ------------------------------------------------------------------ two at once
 
 
-def _claim_all(path, n, queue):
+def _claim_all(path, n, queue, done):
     with Store(path) as store:
         mine = [i for i in range(n) if store.claim(job(i)["run"])]
         queue.put(mine)
-        time.sleep(2.0)  # alive, so that its claims hold
+        done.wait(100)  # alive, so that its claims hold
 
 
 def test_two_processes_never_take_the_same_run(path):
     Store(path).close()
     context = get_context("spawn")
-    queue = context.Queue()
-    both = [context.Process(target=_claim_all, args=(path, 60, queue)) for _ in range(2)]
+    queue, done = context.Queue(), context.Event()
+    both = [context.Process(target=_claim_all, args=(path, 60, queue, done)) for _ in range(2)]
     for process in both:
         process.start()
-    taken = queue.get(timeout=30) + queue.get(timeout=30)
+    taken = queue.get(timeout=100) + queue.get(timeout=100)
+    done.set()
     for process in both:
         process.join()
     assert sorted(taken) == list(range(60))
@@ -203,10 +205,7 @@ def test_a_dead_runners_claim_is_taken_over_and_a_living_ones_is_not(path):
         assert not store.claim("aa")
         assert [claim["run"] for claim in store.claims()] == ["aa"]
         child.kill()
-        deadline = time.monotonic() + 5
-        while not store.claim("aa"):  # not yet reaped: a zombie does not count as alive
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(lambda: store.claim("aa"))  # not yet reaped: a zombie does not count as alive
         child.wait()
 
 

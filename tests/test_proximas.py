@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 
 from bigdag import ProxiMAS, metrics, simulate
 from bigdag.data.dataset import as_dataset
@@ -178,10 +179,8 @@ def test_deadline_in_the_fit_still_gives_a_graph():
     assert is_acyclic(model.weights_)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_device_that_is_not_there():
-    torch = pytest.importorskip("torch")
-    if torch.cuda.is_available():
-        pytest.skip("there is one")
     _, X = world(5, 1, n=20)
     with pytest.raises(ParameterError, match="device must be one that is there: cpu"):
         ProxiMAS(engine="dense", device="cuda").fit(X)
@@ -198,11 +197,11 @@ def test_dense_matrices_that_do_not_fit():
         ProxiMAS(engine="dense", memory_limit="3MB").fit(X)
 
 
-def accuracies(k, seeds):
+def accuracies(k, seeds, d=300):
     """Return average precision of ProxiMAS and of variance order + one lasso, mean over seeds."""
     pairs = []
     for seed in range(seeds):
-        truth, X = world(300, k, seed=seed)
+        truth, X = world(d, k, seed=seed)
         order = np.argsort(X.var(axis=0))
         baseline = lasso.solve(Gram(as_dataset(X)), 0.1, order=order).weights
         model = ProxiMAS().fit(X)
@@ -218,8 +217,8 @@ def test_er1_beats_sorting_by_variance():
 
 @pytest.mark.parametrize("k", [2, 4])
 def test_denser_graphs_are_not_far_below_sorting_by_variance(k):
-    ours, baseline = accuracies(k, seeds=5)
-    assert ours > baseline - 0.05
+    ours, baseline = accuracies(k, seeds=3, d=150)
+    assert ours > baseline - 0.01
 
 
 def test_weights_are_in_the_units_of_the_data():

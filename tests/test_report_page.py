@@ -385,7 +385,7 @@ def test_without_scripts_the_page_is_whole(chromium, page):
     chromium.call("Emulation.setScriptExecutionDisabled", value=True)
     try:
         chromium.call("Page.navigate", url=page.as_uri())
-        rows, deadline = [], time.monotonic() + 30
+        rows, deadline = [], time.monotonic() + 100
         while len(rows) <= 400 and time.monotonic() < deadline:  # until it is loaded
             root = chromium.call("DOM.getDocument", depth=0)["root"]["nodeId"]
             with suppress(AssertionError):  # a document that was still changing has a new root

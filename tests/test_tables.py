@@ -340,7 +340,7 @@ def test_truth_values_and_missing_ones_over_many_blocks(tmp_path, monkeypatch):
     check_holds(data, [[1, 2], [0, 3], [1, 7]] * 20)
 
 
-def test_a_wide_csv(tmp_path):
+def test_a_wide_csv_is_read(tmp_path):
     values = np.random.default_rng(5).normal(size=(200, 5000))
     path = tmp_path / "wide.csv"
     pa.csv.write_csv(pa.table(list(values.T), names=[f"g{j}" for j in range(5000)]), path)
