@@ -95,7 +95,9 @@ COUNTS = "4,0,7\n9,1,3\n5,2,8\n0,6,3\n"
         ("2019,2020,2021\n", ROWS, ("2019", "2020", "2021")),
         ("1,2,3\n", ROWS, ("1", "2", "3")),
         ("7157,1956,672\n", ROWS, ("7157", "1956", "672")),
+        ("7157.0,672.0,1956.0\n", ROWS, ("7157.0", "672.0", "1956.0")),
         ('"1","2","3"\n', ROWS, ("1", "2", "3")),
+        ('"7","2","3"\n', '"0.5","1.25","7.5"\n"0.25","2.5","1.5"\n', ("7", "2", "3")),
         ('"9","4","6"\n', COUNTS, ("9", "4", "6")),
     ],
 )
@@ -121,7 +123,65 @@ def test_a_first_line_that_may_be_either_is_refused(tmp_path, first):
     assert read_table(path, header=False).n_samples == 9
 
 
-@pytest.mark.parametrize("first", ["0.5,1.5,2.5", "3,0,3", "4.25,1,9", "-1,0,1", "3,1,6"])
+def rows_of(values: np.ndarray) -> str:
+    return pd.DataFrame(values).to_csv(header=False, index=False)
+
+
+MEASURED = np.random.default_rng(2).normal(size=(12, 8)).round(2)
+HUNDREDS = np.random.default_rng(2).poisson(100, size=(12, 8))
+
+
+@pytest.mark.parametrize(
+    ("first", "values"),
+    [
+        ("400.5,401.2,402.7,403.9,404.1,407.7", MEASURED),
+        ("9.25,7.5,7.1,0.3,-2.25,-3", MEASURED),
+        ("0.5,1.0,1.5", MEASURED),
+        ("0.1,0.2,0.30000000000000004,0.4", MEASURED),
+        ("0.01,0.1,1,10", MEASURED),
+        ("0.5,1.0,1.5", HUNDREDS),
+        ("400.5,401.2,402.7,403.9", MEASURED),
+        ("-1,0,1,2", MEASURED),
+        ("-1.0,0.0,1.0,2.0", MEASURED),
+        ("1,2,2,3", MEASURED),
+        ("10,30,20,5", HUNDREDS),
+        ("1,7,19,41,60,99", HUNDREDS - 80),
+    ],
+)
+def test_a_first_line_unlike_the_rows_below_is_refused(tmp_path, first, values):
+    d = first.count(",") + 1
+    path = write(tmp_path, "t.csv", f"{first}\n{rows_of(values[:, :d])}")
+    with pytest.raises(DataError, match=r"not clear.*--header or --no-header"):
+        read_table(path)
+    assert read_table(path, header=False).n_samples == 13
+    quoted = '"' + path.read_text().strip().replace(",", '","').replace("\n", '"\n"') + '"\n'
+    with pytest.raises(DataError, match=r"not clear.*--header or --no-header"):
+        read_table(write(tmp_path, "t.csv", quoted))
+
+
+@pytest.mark.parametrize(
+    ("first", "values"),
+    [
+        ("1.2,0.3,0.7,-0.1", MEASURED),
+        ("0,0,0,0", MEASURED),  # equal numbers are a control, not names
+        ("1.0", MEASURED),
+        ("1.0,-1.0", MEASURED.round(1)),
+        ("95,108,101,89", HUNDREDS),
+        ("1.2,3.4,5.6", np.cumsum(np.abs(MEASURED), axis=1)),
+        ("0.5,1.5,2.5,5.5,6.5,7.5", np.cumsum(np.abs(MEASURED), axis=1)),
+        ("0.5,1.5,2.5", np.outer(MEASURED[:, 0], [1, 2, 3])),
+    ],
+)
+def test_a_first_line_like_the_rows_below_is_data(tmp_path, first, values):
+    d = first.count(",") + 1
+    path = write(tmp_path, "t.csv", f"{first}\n{rows_of(values[:, :d])}")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*copies of others")
+        data = read_table(path)
+    assert (data.n_samples, data.named) == (13, False)
+
+
+@pytest.mark.parametrize("first", ["0.5,1.5,2.25", "3,0,3", "4.25,1,9", "-1,0,1", "3,1,6"])
 def test_a_first_line_of_ordinary_numbers_is_data_without_a_word(tmp_path, first):
     rows = ROWS if "." in first else COUNTS
     assert read_table(write(tmp_path, "t.csv", f"{first}\n{rows}")).named is False
@@ -176,6 +236,21 @@ def test_row_numbers_in_a_file_without_a_header(tmp_path):
     with pytest.warns(DataWarning, match="first column counts the rows.*--no-row-labels"):
         check_holds(read_table(tmp_path / "t.csv"), TABLE)
     assert read_table(tmp_path / "t.csv", row_labels=False).n_features == 4
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_row_labels_with_gaps_in_a_file_without_a_header(tmp_path, shuffled):
+    frame = pd.DataFrame(MEASURED).drop([3, 7, 8])
+    if shuffled:
+        frame = frame.sample(frac=1, random_state=0)
+    frame.to_csv(tmp_path / "t.csv", header=False)
+    with pytest.warns(DataWarning, match="taken as row labels.*--no-row-labels"):
+        check_holds(read_table(tmp_path / "t.csv"), frame)
+    assert read_table(tmp_path / "t.csv", row_labels=False).n_features == 9
+    # Whole numbers beside whole numbers, or not different ones, are a variable.
+    for values in (HUNDREDS, np.column_stack([HUNDREDS[:, 0] // 20, MEASURED])):
+        path = write(tmp_path, "t.csv", rows_of(values))
+        assert read_table(path).n_features == values.shape[1]
 
 
 @pytest.mark.parametrize(
