@@ -17,6 +17,7 @@ __all__ = [
     "MISSING",
     "hold_text",
     "is_header",
+    "is_unnamed",
     "labels_rows",
     "row_names",
     "without_row_labels",
@@ -33,6 +34,11 @@ _HEADER_WORDS = "header=True or header=False (--header or --no-header)"
 
 
 # Row labels.
+
+
+def is_unnamed(name: str) -> bool:
+    """Whether a name is empty, or what programs write above a column without one."""
+    return _UNNAMED.fullmatch(name) is not None
 
 
 def without_row_labels(file: Content, wanted: Choice) -> tuple[Content, list[str]]:
@@ -59,7 +65,7 @@ def without_row_labels(file: Content, wanted: Choice) -> tuple[Content, list[str
             return file.without([0]), [_left_out(f"{what}, and was taken as row labels")]
         return file, []
     left_out: list[int] = []
-    for j in [j for j, name in enumerate(file.names) if _UNNAMED.fullmatch(name)]:
+    for j in [j for j, name in enumerate(file.names) if is_unnamed(name)]:
         if j in file.text:
             column = file.text[j]
             if j == len(left_out) and 2 * column.texts >= column.cells:
@@ -119,7 +125,7 @@ def labels_rows(file: Content) -> bool:
     assert labels is not None
     if not file.labels_inside or d == n + 1:
         return True
-    unnamed = file.named and _UNNAMED.fullmatch(file.names[0]) is not None and d > 1
+    unnamed = file.named and is_unnamed(file.names[0]) and d > 1
     return unnamed and (_are_counted(labels) or hold_text(labels))
 
 
@@ -258,9 +264,7 @@ def _steps_evenly(
     return bool(len(values) >= 6 and monotone[0] and monotone[1:].mean() <= _FEW)
 
 
-def _equal(
-    steps: npt.NDArray[np.float64], rows: npt.NDArray[np.float64]
-) -> npt.NDArray[np.bool_]:
+def _equal(steps: npt.NDArray[np.float64], rows: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
     """Whether the steps in each row are equal, up to rounding, and not zero."""
     size = np.abs(rows).max(axis=1)
     even = (np.abs(steps - steps[:, :1]) <= 1e-9 * size[:, None]).all(axis=1)
