@@ -95,7 +95,9 @@ COUNTS = "4,0,7\n9,1,3\n5,2,8\n0,6,3\n"
         ("2019,2020,2021\n", ROWS, ("2019", "2020", "2021")),
         ("1,2,3\n", ROWS, ("1", "2", "3")),
         ("7157,1956,672\n", ROWS, ("7157", "1956", "672")),
+        ("7157.0,672.0,1956.0\n", ROWS, ("7157.0", "672.0", "1956.0")),
         ('"1","2","3"\n', ROWS, ("1", "2", "3")),
+        ('"7","2","3"\n', '"0.5","1.25","7.5"\n"0.25","2.5","1.5"\n', ("7", "2", "3")),
         ('"9","4","6"\n', COUNTS, ("9", "4", "6")),
     ],
 )
@@ -121,7 +123,65 @@ def test_a_first_line_that_may_be_either_is_refused(tmp_path, first):
     assert read_table(path, header=False).n_samples == 9
 
 
-@pytest.mark.parametrize("first", ["0.5,1.5,2.5", "3,0,3", "4.25,1,9", "-1,0,1", "3,1,6"])
+def rows_of(values: np.ndarray) -> str:
+    return pd.DataFrame(values).to_csv(header=False, index=False)
+
+
+MEASURED = np.random.default_rng(2).normal(size=(12, 8)).round(2)
+HUNDREDS = np.random.default_rng(2).poisson(100, size=(12, 8))
+
+
+@pytest.mark.parametrize(
+    ("first", "values"),
+    [
+        ("400.5,401.2,402.7,403.9,404.1,407.7", MEASURED),
+        ("9.25,7.5,7.1,0.3,-2.25,-3", MEASURED),
+        ("0.5,1.0,1.5", MEASURED),
+        ("0.1,0.2,0.30000000000000004,0.4", MEASURED),
+        ("0.01,0.1,1,10", MEASURED),
+        ("0.5,1.0,1.5", HUNDREDS),
+        ("400.5,401.2,402.7,403.9", MEASURED),
+        ("-1,0,1,2", MEASURED),
+        ("-1.0,0.0,1.0,2.0", MEASURED),
+        ("1,2,2,3", MEASURED),
+        ("10,30,20,5", HUNDREDS),
+        ("1,7,19,41,60,99", HUNDREDS - 80),
+    ],
+)
+def test_a_first_line_unlike_the_rows_below_is_refused(tmp_path, first, values):
+    d = first.count(",") + 1
+    path = write(tmp_path, "t.csv", f"{first}\n{rows_of(values[:, :d])}")
+    with pytest.raises(DataError, match=r"not clear.*--header or --no-header"):
+        read_table(path)
+    assert read_table(path, header=False).n_samples == 13
+    quoted = '"' + path.read_text().strip().replace(",", '","').replace("\n", '"\n"') + '"\n'
+    with pytest.raises(DataError, match=r"not clear.*--header or --no-header"):
+        read_table(write(tmp_path, "t.csv", quoted))
+
+
+@pytest.mark.parametrize(
+    ("first", "values"),
+    [
+        ("1.2,0.3,0.7,-0.1", MEASURED),
+        ("0,0,0,0", MEASURED),  # equal numbers are a control, not names
+        ("1.0", MEASURED),
+        ("1.0,-1.0", MEASURED.round(1)),
+        ("95,108,101,89", HUNDREDS),
+        ("1.2,3.4,5.5", np.cumsum(np.abs(MEASURED), axis=1)),
+        ("0.5,1.5,2.5,5.5,6.5,7.5", np.cumsum(np.abs(MEASURED), axis=1)),
+        ("0.5,1.5,2.5", np.outer(MEASURED[:, 0], [1, 2, 3])),
+    ],
+)
+def test_a_first_line_like_the_rows_below_is_data(tmp_path, first, values):
+    d = first.count(",") + 1
+    path = write(tmp_path, "t.csv", f"{first}\n{rows_of(values[:, :d])}")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*copies of others")
+        data = read_table(path)
+    assert (data.n_samples, data.named) == (13, False)
+
+
+@pytest.mark.parametrize("first", ["0.5,1.5,2.25", "3,0,3", "4.25,1,9", "-1,0,1", "3,1,6"])
 def test_a_first_line_of_ordinary_numbers_is_data_without_a_word(tmp_path, first):
     rows = ROWS if "." in first else COUNTS
     assert read_table(write(tmp_path, "t.csv", f"{first}\n{rows}")).named is False
@@ -176,6 +236,21 @@ def test_row_numbers_in_a_file_without_a_header(tmp_path):
     with pytest.warns(DataWarning, match="first column counts the rows.*--no-row-labels"):
         check_holds(read_table(tmp_path / "t.csv"), TABLE)
     assert read_table(tmp_path / "t.csv", row_labels=False).n_features == 4
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_row_labels_with_gaps_in_a_file_without_a_header(tmp_path, shuffled):
+    frame = pd.DataFrame(MEASURED).drop([3, 7, 8])
+    if shuffled:
+        frame = frame.sample(frac=1, random_state=0)
+    frame.to_csv(tmp_path / "t.csv", header=False)
+    with pytest.warns(DataWarning, match="taken as row labels.*--no-row-labels"):
+        check_holds(read_table(tmp_path / "t.csv"), frame)
+    assert read_table(tmp_path / "t.csv", row_labels=False).n_features == 9
+    # Whole numbers beside whole numbers, or not different ones, are a variable.
+    for values in (HUNDREDS, np.column_stack([HUNDREDS[:, 0] // 20, MEASURED])):
+        path = write(tmp_path, "t.csv", rows_of(values))
+        assert read_table(path).n_features == values.shape[1]
 
 
 @pytest.mark.parametrize(
@@ -404,9 +479,122 @@ def test_the_index_of_a_pandas_file_is_no_column(tmp_path):
     folder = tmp_path / "year=2020"
     folder.mkdir()
     frame.to_parquet(folder / "t.parquet")
-    data = read_table(folder / "t.parquet")
+    with pytest.warns(DataWarning, match=r"index.*\('who'\) was left out.*--no-row-labels"):
+        data = read_table(folder / "t.parquet")
     check_holds(data, TABLE)
     assert data.names == ("a", "b", "c")
+    with pytest.warns(DataWarning, match="'who'.*it holds no numbers"):
+        read_table(folder / "t.parquet", row_labels=False)
+    frame.rename_axis(None).to_parquet(folder / "t.parquet")
+    check_holds(read_table(folder / "t.parquet"), TABLE)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".feather"])
+def test_a_named_index_is_left_out_with_a_warning(tmp_path, suffix):
+    frame = pd.DataFrame(TABLE, columns=list("abc")).assign(k=[3, 1, 2, 5])
+    path = tmp_path / f"t{suffix}"
+    for levels in (["k"], ["a", "k"]):
+        rest = frame.set_index(levels)
+        table = pa.Table.from_pandas(rest)
+        if suffix == ".parquet":
+            rest.to_parquet(path)
+        else:
+            pyarrow.feather.write_feather(table, path)
+        words = ", ".join(map(repr, levels))
+        with pytest.warns(DataWarning, match=rf"index.*\({words}\) was left out.*--no-row-labels"):
+            data = read_table(path)
+        check_holds(data, rest)
+        kept = read_table(path, row_labels=False)
+        assert set(kept.names) == set("abck")
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_named_column_that_counts_the_rows_is_told(tmp_path, start):
+    frame = pd.DataFrame(MEASURED[:, :3], columns=list("abc"))
+    count = np.arange(12) + start
+    for place, option in [(0, True), (2, False)]:
+        table = frame.copy()
+        table.insert(place, "id", count)
+        _save(tmp_path / "t.csv", table, list(table.columns))
+        with pytest.warns(DataWarning, match="'id' counts the rows.*drop it") as caught:
+            data = read_table(tmp_path / "t.csv")
+        check_holds(data, table)
+        assert [one.filename for one in caught] == [__file__]
+        assert ("--row-labels" in str(caught[0].message)) == option
+        read_table(tmp_path / "t.csv", row_labels=False)
+        with pytest.warns(DataWarning, match="'id' counts the rows") as caught:
+            as_dataset(table)
+        assert "--row-labels" not in str(caught[0].message)
+        as_dataset(table[:9])
+        as_dataset(table.to_numpy())
+
+
+def test_the_header_of_write_table_in_r(tmp_path):
+    for name, text in [
+        ("t.txt", '"a" "b"\n"1" 1 2\n"4" 3 5\n'),
+        ("t.tsv", "a\tb\ns1\t1\t2\ns2\t3\t5\n"),
+        ("t.csv", "a,b\n1,1,2\n2,3,5\n"),
+    ]:
+        path = write(tmp_path, name, text)
+        with pytest.warns(DataWarning) as caught:
+            data = read_table(path)
+        told = " ".join(str(one.message) for one in caught)
+        assert "one cell fewer than the rows" in told
+        assert "row labels; it was left out" in told
+        check_holds(data, [[1, 2], [3, 5]])
+        assert data.names == ("a", "b")
+    with pytest.raises(DataError, match="line 2 has 3 cells, expected 2"):
+        read_table(write(tmp_path, "t.csv", "a,b\n1,2,\n3,5,\n"))  # a comma at each end
+    with pytest.raises(DataError, match="column 1 has no name"), pytest.warns(DataWarning):
+        read_table(write(tmp_path, "t.csv", "a,b\n1.5,2,3\n3,5,7\n"))
+
+
+def test_a_line_that_tells_the_separator(tmp_path):
+    for mark in ",;\t|":
+        for first, names in [("a{}b\n", ("a", "b")), ("", ("x0", "x1"))]:
+            rows = (first + "1{}2\n3{}5\n").replace("{}", mark)
+            data = read_table(write(tmp_path, "t.csv", f"\ufeffsep={mark}\r\n{rows}"))
+            check_holds(data, [[1, 2], [3, 5]])
+            assert data.names == names
+    path = write(tmp_path, "t.csv", "sep=;\n7;8\n1;0.5\n0.5;1\n")
+    with pytest.warns(DataWarning, match="square without it"):
+        assert read_covariance(path, 9).names == ("7", "8")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1,5;2,7\n3,5;1\n2;2,25\n", "a;b\n1;2\n3,5;-1,5\n", 'a,b\n"1,5","2,7"\n"3,5","1,2"\n',
+     "a\tb\n1,5e-3\t2\n1\t2\n"],
+)  # fmt: skip
+def test_decimal_commas_are_refused_with_the_remedy(tmp_path, text):
+    with pytest.raises(DataError, match=r"commas.*such as '-?\d,\d.*decimal points"):
+        read_table(write(tmp_path, "t.csv", text))
+
+
+def test_dates_are_called_so(tmp_path):
+    frame = pd.DataFrame({"a": [1.0, 2.0, 4.0], "when": pd.date_range("2020-01-01", periods=3)})
+    frame.to_parquet(tmp_path / "t.parquet")
+    for read in (lambda: read_table(tmp_path / "t.parquet"), lambda: as_dataset(frame)):
+        with pytest.raises(DataError, match="Column 'when' holds dates or times") as caught:
+            read()
+        assert "float()" not in str(caught.value)
+
+
+def test_large_numbers_that_float64_cannot_tell_apart(tmp_path):
+    frame = pd.DataFrame({"a": [1.0, 2.0, 4.0], "id": [2**60 + 1, 2**60 + 2, 2**60 + 3]})
+    frame.to_parquet(tmp_path / "t.parquet")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    near = frame.assign(id=[10**15, 10**15 + 1, 10**15 + 2])
+    match = "constant.*'id' are so large.*less than float64 can tell"
+    for read in (
+        lambda: read_table(tmp_path / "t.parquet"), lambda: read_table(tmp_path / "t.csv"),
+        lambda: as_dataset(frame), lambda: as_dataset(near),
+    ):  # fmt: skip
+        with pytest.warns(DataWarning, match=match):
+            read()
+    with pytest.warns(DataWarning, match="constant") as caught:
+        as_dataset(frame.assign(id=0.1))
+    assert "float64" not in str(caught[0].message)
 
 
 def test_arrow_files_with_text_or_missing_values(tmp_path):

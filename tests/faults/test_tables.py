@@ -101,7 +101,7 @@ BAD = {
     "one row": ("t.csv", "a,b\n1.5,2.5\n", "1 sample"),
     "names twice": ("t.csv", CSV.replace("b", "a", 1), "must be unique"),
     "names twice in Parquet": ("t.parquet", None, "must be unique"),
-    "decimal commas": ("t.csv", "a;b\n1,5;2,5\n2,5;7,5\n", "hold text"),
+    "decimal commas": ("t.csv", "a;b\n1,5;2,5\n2,5;7,5\n", "decimal points"),
     "mixed separators": ("t.csv", CSV.replace(",", ";", 7), "line"),
     "a mark that is not closed": ("t.csv", '"a,b\n' + "1,2\n3,5\n" * 20, "cells, expected 1"),
     "a mark in the numbers": ("t.csv", 'a,b\n1,2\n1,"2\n3,4\n5,7\n', "hold text"),

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bigdag.data import content
-from bigdag.data.content import Content, TextColumn
+from bigdag.data.content import Choice, Content, TextColumn
 from bigdag.data.convert import (
     Categories,
     arrow_floats,
@@ -22,8 +22,9 @@ from bigdag.data.convert import (
     pandas_categories,
     pandas_index,
 )
+from bigdag.data.labels import is_unnamed
 from bigdag.data.names import checked_names
-from bigdag.errors import DataError
+from bigdag.errors import DataError, few_names
 
 __all__ = ["ArrowFile", "Parquet", "read_columns"]
 
@@ -81,14 +82,22 @@ class ArrowFile:
 
 
 def read_columns(
-    file: Parquet | ArrowFile, memory_limit: float | str | None, covariance: bool
+    file: Parquet | ArrowFile,
+    memory_limit: float | str | None,
+    covariance: bool,
+    row_labels: Choice = "auto",
 ) -> Content:
-    """Read the columns of numbers; the index of a pandas frame is no data."""
+    """Read the columns of numbers; the index of a pandas frame is no data, unless it is said."""
     all_names, types, n = file.names, file.schema.types, file.n_rows
     if n < 0:
         raise DataError(f"the file says that it has {n} rows; it is damaged. Write it again.")
     checked_names(all_names, len(all_names))  # columns are read by name
     index = set(pandas_index(file.schema))
+    named_levels = [name for name in all_names if name in index and not is_unnamed(name)]
+    if row_labels is False and not covariance:
+        kinds = dict(zip(all_names, types))
+        index -= {name for name in named_levels if holds_numbers(kinds[name])}
+    left_out = [name for name in named_levels if name in index]
     labels, inside = None, True
     beside = [j for j, name in enumerate(all_names) if name in index]
     kept = [j for j, name in enumerate(all_names) if name not in index]
@@ -126,7 +135,15 @@ def read_columns(
         if row != n:
             raise DataError(f"the file says that it has {n} rows, but holds {row}; it is damaged.")
     names = [all_names[j] for j in kept]
-    return Content(X, names, kept, bool(d), text, [], labels=labels, labels_inside=inside)
+    notes = _index_notes(left_out, row_labels) if left_out and not covariance else []
+    return Content(X, names, kept, bool(d), text, notes, labels=labels, labels_inside=inside)
+
+
+def _index_notes(levels: list[str], row_labels: Choice) -> list[str]:
+    what = f"the index that pandas noted in the file ({few_names(levels)}) was left out"
+    if row_labels is False:
+        return [f"{what}, for it holds no numbers."]
+    return [f"{what}. Pass row_labels=False (--no-row-labels) to keep its columns of numbers."]
 
 
 def _example(file: Parquet | ArrowFile, column: int) -> tuple[int, Any]:

@@ -47,6 +47,7 @@ _BLOCK = 2**20  # values worked on at a time
 # How a number, or a truth value, is written.
 NUMBER = r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf|infinity|nan)|true|false"
 _NUMBER = re.compile(NUMBER, re.I)
+_TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 _EXAMPLES = 1000  # cells that are looked at for a better example, where there is one already
 
 
@@ -322,7 +323,7 @@ def refuse_columns(
     bad: Sequence[int], names: Sequence[str], example: Callable[[int], tuple[int, Any]]
 ) -> NoReturn:
     """Raise the error for columns that hold no numbers; `example` gives a row and its value."""
-    shown, reason, categories = [], "", False
+    shown, reason, times, categories = [], "", "", False
     for j in bad[:_SHOWN]:
         row, value = example(j)
         if isinstance(value, Categories):
@@ -330,7 +331,9 @@ def refuse_columns(
             categories = True
             continue
         shown.append(f"{names[j]!r} (row {row}: {reprlib.repr(value)})")
-        if not reason and not isinstance(value, str | bytes):
+        if isinstance(value, _TIMES):
+            times = times or f" Column {names[j]!r} holds dates or times; make them numbers first."
+        elif not reason and not isinstance(value, str | bytes):
             try:
                 float(value)
             except TypeError as err:
@@ -338,10 +341,11 @@ def refuse_columns(
             except (ValueError, OverflowError):
                 pass
     more = f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
-    error = DataTypeError if reason else DataError
+    error = DataTypeError if reason or times else DataError
     raise error(
         f"{len(bad)} of {len(names)} columns hold text or other values that are not numbers: "
         f"{', '.join(shown)}{more}{reason}. Leave these columns out, or encode them as numbers."
+        + times
         + (
             " Categories are names, even where they are written as numbers; if they are "
             "quantities, make them numbers, for example with .astype(float)."

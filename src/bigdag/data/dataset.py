@@ -163,7 +163,8 @@ def as_dataset(
     -----
     DataWarning
         If columns are constant: they become isolated nodes. If columns are copies of each other,
-        exactly or up to a factor and a shift: no data can tell which of them has the arcs.
+        exactly or up to a factor and a shift: no data can tell which of them has the arcs. If a
+        column with a name counts the rows, of ten or more: it stays a variable.
 
     Examples
     --------
@@ -196,14 +197,24 @@ def _chosen_names(
 # From a table to a Dataset.
 
 
-def centred_dataset(X: FloatArray, names: tuple[str, ...], named: bool) -> Dataset:
+def centred_dataset(
+    X: FloatArray,
+    names: tuple[str, ...],
+    named: bool,
+    tell_counts: bool = True,
+    first_in_file: str | None = None,
+) -> Dataset:
     """Check and centre the matrix X (n, d), in place, and make it a Dataset.
 
-    Warnings point at the caller of the function that calls this.
+    Warnings point at the caller of the function that calls this. `tell_counts` says that columns
+    with names that count the rows are among them; `first_in_file` is the one that an option of
+    the reader leaves out.
     """
     n, d = X.shape
     _check_values(X, names)
+    counts = _counting_columns(X) if named and tell_counts else []
     mean, norm = np.empty(d), np.empty(d)
+    vague: list[int] = []  # constant as float64, and maybe only so
     for part in column_blocks(n, d):
         block = X[:, part]  # a view: X changes
         largest = np.abs(block).max(axis=0)
@@ -214,11 +225,14 @@ def centred_dataset(X: FloatArray, names: tuple[str, ...], named: bool) -> Datas
         mean[part] = first + rest
         deviation = np.sqrt(np.einsum("ij,ij->j", block, block) / n)
         constant = deviation <= np.maximum(_ROUNDING * largest, 1 / _LARGEST)
+        differ = constant & ((largest >= 2.0**53) | (block != block[0]).any(axis=0))
+        vague += (part.start + np.flatnonzero(differ)).tolist()
         block[:, constant] = 0.0
         norm[part] = np.where(constant, 0.0, deviation * np.sqrt(n))
     X.flags.writeable = mean.flags.writeable = False
     data = Dataset(X, names, named, mean, n)
-    _warn_of_constants(data, stacklevel=4)
+    _warn_of_constants(data, stacklevel=4, vague=vague)
+    _warn_of_counts([names[j] for j in counts], first_in_file, stacklevel=4)
     _warn_of_copies(data, norm, stacklevel=4)
     return data
 
@@ -348,12 +362,47 @@ def _check_covariance(S: FloatArray, names: Sequence[str]) -> None:
             )
 
 
-def _warn_of_constants(data: Dataset, stacklevel: int) -> None:
+def _counting_columns(X: FloatArray) -> list[int]:
+    """Return the columns that are 0 to n - 1 or 1 to n, of ten rows at least."""
+    n = len(X)
+    if n < 10:
+        return []
+    starts = np.flatnonzero(((X[0] == 0.0) | (X[0] == 1.0)) & (X[1] - X[0] == 1.0))
+    return [j for j in starts.tolist() if (X[:, j] - X[0, j] == np.arange(n)).all()]
+
+
+def _warn_of_counts(names: list[str], first_in_file: str | None, stacklevel: int) -> None:
+    if not names:
+        return
+    one = len(names) == 1
+    option = (
+        f" row_labels=True (--row-labels) leaves out {first_in_file!r}, the first column."
+        if first_in_file in names
+        else ""
+    )
+    warnings.warn(
+        f"{'the column' if one else 'the columns'} {few_names(names)} "
+        f"{'counts' if one else 'count'} the rows, and {'stays a variable' if one else 'stay'}"
+        f"{'' if one else ' variables'}. If {'it only labels' if one else 'they only label'} the "
+        f"rows, drop {'it' if one else 'them'} from the table.{option}",
+        DataWarning,
+        stacklevel=stacklevel,
+    )
+
+
+def _warn_of_constants(data: Dataset, stacklevel: int, vague: Sequence[int] = ()) -> None:
     constant = np.flatnonzero(data.constant)
     if len(constant):
+        rounded = (
+            f" Numbers in {few_names([data.names[j] for j in vague])} are so large that they may "
+            "differ in the table by less than float64 can tell. Subtract what they have in "
+            "common before they become float64."
+            if vague
+            else ""
+        )
         warnings.warn(
             f"{len(constant)} of {data.n_features} columns are constant and become isolated nodes: "
-            f"{few_names([data.names[j] for j in constant])}.",
+            f"{few_names([data.names[j] for j in constant])}.{rounded}",
             DataWarning,
             stacklevel=stacklevel,
         )

@@ -17,6 +17,7 @@ __all__ = [
     "MISSING",
     "hold_text",
     "is_header",
+    "is_unnamed",
     "labels_rows",
     "row_names",
     "without_row_labels",
@@ -25,10 +26,19 @@ __all__ = [
 MISSING = [*pacsv.ConvertOptions().null_values, "None"]
 # What pandas, Arrow and R's readr write above a column without a name.
 _UNNAMED = re.compile(r"|Unnamed: \d+(\.\d+)?(_level_\d+)?|__index_level_\d+__|\.\.\.\d+")
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.I)
+_CHANCE = 1e-2  # what happens by chance more rarely is taken as a sign
+_FEW = 0.02  # the share of rows that may do what a header does
+_FAR, _ENOUGH = 6.0, 10  # standard deviations, of a column with so many numbers
 _HEADER_WORDS = "header=True or header=False (--header or --no-header)"
 
 
 # Row labels.
+
+
+def is_unnamed(name: str) -> bool:
+    """Whether a name is empty, or what programs write above a column without one."""
+    return _UNNAMED.fullmatch(name) is not None
 
 
 def without_row_labels(file: Content, wanted: Choice) -> tuple[Content, list[str]]:
@@ -46,11 +56,16 @@ def without_row_labels(file: Content, wanted: Choice) -> tuple[Content, list[str
     if d < 2 or not (file.named or file.lines):
         return file, []
     if not file.named:  # no column has a name; a count of the rows is detected all the same
-        if 0 in file.text or not _counts(file.X[:, 0]):
+        if 0 in file.text:
             return file, []
-        return file.without([0]), [_left_out("the first column counts the rows")]
+        if _counts(file.X[:, 0]):
+            return file.without([0]), [_left_out("the first column counts the rows")]
+        if len(file.X) > 2 and _are_labels(file.X[:, 0]) and _are_measured(file):
+            what = "the first column holds different whole numbers beside numbers that are not"
+            return file.without([0]), [_left_out(f"{what}, and was taken as row labels")]
+        return file, []
     left_out: list[int] = []
-    for j in [j for j, name in enumerate(file.names) if _UNNAMED.fullmatch(name)]:
+    for j in [j for j, name in enumerate(file.names) if is_unnamed(name)]:
         if j in file.text:
             column = file.text[j]
             if j == len(left_out) and 2 * column.texts >= column.cells:
@@ -90,6 +105,13 @@ def _are_labels(values: npt.NDArray[np.float64]) -> bool:
     return len(np.unique(values)) == len(values)
 
 
+def _are_measured(file: Content) -> bool:
+    """Whether most columns beside the first hold numbers that mostly are not whole."""
+    columns = [j for j in range(1, len(file.names)) if j not in file.text]
+    broken = sum(2 * np.count_nonzero(file.X[:, j] % 1 != 0) > len(file.X) for j in columns)
+    return 2 * broken > len(file.names) - 1
+
+
 def _counts(values: npt.NDArray[np.float64]) -> bool:
     """Whether numbers are 0 to n - 1 or 1 to n, of three rows at least."""
     n = len(values)
@@ -103,7 +125,7 @@ def labels_rows(file: Content) -> bool:
     assert labels is not None
     if not file.labels_inside or d == n + 1:
         return True
-    unnamed = file.named and _UNNAMED.fullmatch(file.names[0]) is not None and d > 1
+    unnamed = file.named and is_unnamed(file.names[0]) and d > 1
     return unnamed and (_are_counted(labels) or hold_text(labels))
 
 
@@ -153,34 +175,113 @@ def is_header(
         if square == d:
             return False, []
         return True, [f"{taken}, since the matrix is square without it. {otherwise}"]
-    if not (different and rows and all(re.fullmatch(r"\d+(\.0*)?", name) for name in names)):
+    if not (rows and all(_DECIMAL.fullmatch(name) for name in names)):
         return False, []
     values = np.array([float(name) for name in names])
-    below = _numbers_below([row[len(cells) - len(names) :] for row in rows], len(names))
+    if not np.isfinite(values).all():
+        return False, []
+    lines = [row[len(cells) - len(names) :] for row in rows]
+    below = _numbers_below(lines, len(names))
+    broken, by_chance = _wholeness(lines, below)
+    measured = 2 * np.count_nonzero(broken > 0.5) >= len(names)
+    whole = bool((values % 1 == 0).all())
+    counting = all(re.fullmatch(r"\d+(\.0*)?", name) for name in names)
     plain = all(name.isdecimal() for name in names)
-    with np.errstate(invalid="ignore"):
-        broken = np.nanmean(np.where(np.isnan(below), np.nan, below % 1 != 0), axis=0)
-    if plain and 2 * np.count_nonzero(broken > 0.5) >= len(names):
+    # Measured numbers can be whole by chance, and are then written as 3.0 by many programs.
+    surely = plain or (len(names) > 1 and by_chance < _CHANCE)
+    if different and counting and measured and surely:
         reason = "it holds different whole numbers above numbers that are not whole"
         return True, [f"{taken}, since {reason}. {otherwise}"]
+    # A header with a number twice, or below zero; a row of equal numbers is a sample.
+    varied = 2 * len(set(names)) > len(names) > 1
+    unlike = whole and measured and varied and by_chance < _CHANCE
+    numbered = different and counting and _looks_numbered(values, below, broken, plain)
+    if not (unlike or numbered or _steps_evenly(values, below, whole) or _is_far(values, below)):
+        return False, []
+    raise DataError(
+        f"it is not clear whether the first line ({shown}) holds the names of the columns or "
+        f"data. Pass {_HEADER_WORDS} to decide it."
+    )
+
+
+def _wholeness(
+    lines: list[list[str]], below: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.float64], float]:
+    """Return the share of broken numbers in each column below, and how rarely a row has none."""
+    m = (~np.isnan(below)).sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        n_broken = (~np.isnan(below) & (below % 1 != 0)).sum(axis=0)
+    # Of the numbers with k decimals one in 10**k is whole.
+    digits = np.zeros(below.shape[1])
+    for line in lines:
+        for j, cell in enumerate(line[: len(digits)]):
+            if _DECIMAL.fullmatch(cell):
+                scientific = "e" in cell.lower()
+                digits[j] = max(digits[j], 6 if scientific else len(cell.partition(".")[2]))
+    broken = n_broken / np.maximum(m, 1)
+    return broken, float(np.prod(np.maximum(1 - broken, 10.0**-digits)))
+
+
+def _looks_numbered(
+    values: npt.NDArray[np.float64],
+    below: npt.NDArray[np.float64],
+    broken: npt.NDArray[np.float64],
+    plain: bool,
+) -> bool:
+    """Whether different whole numbers count, are years, or are otherwise unlike those below."""
     m = len(below)
     steps = np.diff(values)
-    counted = len(values) > 2 and steps[0] != 0 and bool((steps == steps[0]).all())
+    if len(values) > 2 and steps[0] != 0 and bool((steps == steps[0]).all()):
+        return True
     years = bool(
         ((values >= 1800) & (values <= 2100)).all()
         and not ((below >= 1800) & (below <= 2100)).any()
     )
     # By chance a row of the table is its largest in every column, or has no fractions, as rarely.
     towers = (
-        bool((values > np.fmax.reduce(below, axis=0)).all()) and (m + 1.0) ** -len(names) < 1e-2
+        bool((values > np.fmax.reduce(below, axis=0)).all()) and (m + 1.0) ** -len(values) < _CHANCE
     )
-    whole = float(np.prod(1 - broken * m / (m + 1))) < 1e-2
-    if not (counted or (plain and (years or towers or whole))):
-        return False, []
-    raise DataError(
-        f"it is not clear whether the first line ({shown}) holds the names of the columns or "
-        f"data. Pass {_HEADER_WORDS} to decide it."
-    )
+    whole = float(np.prod(1 - broken * m / (m + 1))) < _CHANCE
+    return plain and (years or towers or whole)
+
+
+def _steps_evenly(
+    values: npt.NDArray[np.float64], below: npt.NDArray[np.float64], whole: bool
+) -> bool:
+    """Whether the numbers are a grid, or rise or fall throughout, as hardly any row below does."""
+    rows = np.vstack([values, below])
+    steps = np.diff(rows, axis=1)
+    found = np.zeros(len(rows), dtype=bool)
+    if len(values) >= (5 if whole else 3):  # whole numbers step evenly by chance more often
+        found |= _equal(steps, rows)
+    if len(values) >= 4:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            logs = np.log(np.where(rows > 0, rows, np.nan))
+        found |= _equal(np.diff(logs, axis=1), np.ones_like(rows))
+    if found[0] and found[1:].mean() <= _FEW:
+        return True
+    monotone = (steps > 0).all(axis=1) | (steps < 0).all(axis=1)
+    return bool(len(values) >= 6 and monotone[0] and monotone[1:].mean() <= _FEW)
+
+
+def _equal(steps: npt.NDArray[np.float64], rows: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """Whether the steps in each row are equal, up to rounding, and not zero."""
+    size = np.abs(rows).max(axis=1)
+    even = (np.abs(steps - steps[:, :1]) <= 1e-9 * size[:, None]).all(axis=1)
+    return np.asarray(even & (np.abs(steps[:, 0]) > 1e-6 * size))
+
+
+def _is_far(values: npt.NDArray[np.float64], below: npt.NDArray[np.float64]) -> bool:
+    """Whether most numbers are far outside of what their columns hold below."""
+    present = ~np.isnan(below)
+    columns = [j for j in range(len(values)) if present[:, j].sum() >= _ENOUGH]
+    far = 0
+    for j in columns:
+        column = below[present[:, j], j]
+        spread = column.std()
+        # In a column that is constant so far any other number would be far.
+        far += bool(spread > 0 and abs(values[j] - column.mean()) > _FAR * spread)
+    return far > 1 and 2 * far > len(values)
 
 
 def _numbers_below(rows: list[list[str]], d: int) -> npt.NDArray[np.float64]:

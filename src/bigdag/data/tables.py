@@ -50,14 +50,17 @@ def read_table(
     header : bool or "auto", default="auto"
         Whether the first line of a text file holds the names of the columns. "auto": it does if any
         of its cells is text, and it does, with a warning, if it holds different whole numbers in
-        quotation marks or above measured numbers. Whole numbers above whole numbers that look like
-        names, such as years, are refused.
+        quotation marks or above measured numbers. Other numbers that look like names are refused:
+        years, grids such as 0.5, 1.0, 1.5, numbers that only rise or fall, or that are far from
+        those below. A line ``sep=;`` before it, for Excel, names the separator and is left out.
     row_labels : bool or "auto", default="auto"
         Whether the first column holds labels of the rows, and is left out. "auto": columns that
         have no name (or "Unnamed: 0" and the like) and hold text or different whole numbers are
-        left out, with a warning; other columns without a name are refused. False: every column
-        holds data. A column that pandas noted as its index in a Parquet or Feather file is left
-        out always.
+        left out, with a warning; other columns without a name are refused. The first column has no
+        name either if the header has one cell fewer than the rows, as from R's write.table. In a
+        text file without a header, a first column of different whole numbers beside measured ones
+        is left out, with a warning, and so is the named index that pandas noted in a Parquet or
+        Feather file. False: every column holds data, those of numbers in a named index too.
     memory_limit : float or str, optional
         What the whole process may hold, in bytes or as in "4GB"; by default what the machine can
         spare.
@@ -77,8 +80,8 @@ def read_table(
     Warns
     -----
     DataWarning
-        If columns are constant or copies of each other, if columns were left out as row labels, or
-        if a first line of numbers was taken as a header.
+        If columns are constant or copies of each other or count the rows, if columns were left out
+        as row labels, or if a first line of numbers was taken as a header.
 
     Examples
     --------
@@ -91,12 +94,16 @@ def read_table(
     ('dose', 'pain')
     """
     with _reading(path, header, row_labels) as source:
-        file = _load(source, header, memory_limit)
+        file = _load(source, header, memory_limit, row_labels=row_labels)
         file, left_out = without_row_labels(file, row_labels)
         for note in [*file.notes, *left_out]:
             warnings.warn(f"{path}: {note}", DataWarning, stacklevel=2)
         # Its own label is that of the place in the file, where a column has none.
-        return centred_dataset(file.matrix(), *file.final_names())
+        names, named = file.final_names()
+        first = names[0] if file.places[:1] == [0] else None
+        return centred_dataset(
+            file.matrix(), names, named, tell_counts=row_labels is not False, first_in_file=first
+        )
 
 
 def read_covariance(
@@ -211,7 +218,11 @@ def _damaged(path: Path, err: Exception) -> DataError:
 
 
 def _load(
-    path: Path, header: Choice, memory_limit: float | str | None, covariance: bool = False
+    path: Path,
+    header: Choice,
+    memory_limit: float | str | None,
+    covariance: bool = False,
+    row_labels: Choice = "auto",
 ) -> Content:
     """Read a file by its suffix; for a covariance matrix also the labels of its rows."""
     suffix = path.suffix.lower()
@@ -219,9 +230,9 @@ def _load(
     if inner in _TEXT:
         return read_text(TextFile(path, memory_limit), _TEXT[inner], header, covariance)
     if suffix in (".parquet", ".pq"):
-        return read_columns(Parquet(path), memory_limit, covariance)
+        return read_columns(Parquet(path), memory_limit, covariance, row_labels)
     if suffix in (".feather", ".arrow"):
-        return read_columns(ArrowFile(path), memory_limit, covariance)
+        return read_columns(ArrowFile(path), memory_limit, covariance, row_labels)
     if suffix == ".npy":
         return read_npy(path, memory_limit)
     if suffix == ".npz":

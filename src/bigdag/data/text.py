@@ -26,6 +26,8 @@ from bigdag.resources import require_memory
 __all__ = ["TextFile", "read_text"]
 
 _LONGEST_LINE = 2**30  # bytes
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?', re.I)  # tells Excel the separator
+_COMMA = re.compile(r"[+-]?\d+,\d+(e[+-]?\d+)?", re.I)
 _SAMPLE = 50  # lines that a header is compared with
 
 
@@ -51,7 +53,10 @@ class TextFile:
         return stream
 
     def first_lines(self) -> list[_Line]:
-        """Return the first lines that are not blank: two at least, where there are so many."""
+        """Return the first lines that are not blank: two at least, where there are so many.
+
+        A line that only tells the separator comes before these.
+        """
         data, size = b"", 2**18
         with self.open() as stream:
             while True:
@@ -63,7 +68,7 @@ class TextFile:
                 self.newline = b"\r" if b"\r" in data and b"\n" not in data else b"\n"
                 # A line may end in \r\n, of which only the first may have been read.
                 lines = self._lines(data if ended else data.rstrip(b"\r"), ended)
-                if ended or len(lines) > 1:
+                if ended or len(lines) > 1 + _tells_separator(lines):
                     return lines
                 if len(data) >= _LONGEST_LINE:
                     raise DataError("the first line is longer than 1 GB; this is not a table.")
@@ -140,15 +145,29 @@ def _not_utf8() -> DataError:
     return DataError("the file is not UTF-8 text. Save it as CSV in UTF-8.")
 
 
+def _tells_separator(lines: list[_Line]) -> bool:
+    return bool(lines) and _SEPARATOR_LINE.fullmatch(lines[0].text.strip(" ")) is not None
+
+
 def read_text(file: TextFile, separators: str, header: Choice, covariance: bool) -> Content:
     """Read a table of numbers, and find out what text is in it."""
     lines = file.first_lines()
+    told = _SEPARATOR_LINE.fullmatch(lines[0].text.strip(" ")) if lines else None
+    lines = lines[1:] if told else lines
     if not lines:
         raise DataError("the file is empty; it needs a line of numbers for each sample.")
     first = lines[0]
-    separator = _separator(first.text, lines[1].text if len(lines) > 1 else "", separators)
+    separator = (
+        told[1]
+        if told
+        else _separator(first.text, lines[1].text if len(lines) > 1 else "", separators)
+    )
     rows = [_cells(line.text, separator) for line in lines]
+    _refuse_decimal_commas(rows)
     cells = rows[0]
+    short = header is not False and _is_short(cells, rows[1:])
+    if short:
+        cells = ["", *cells]
     d = len(cells)
     length = max(line.stop - line.start for line in lines[:2])
     # Each block costs something for every column.
@@ -156,8 +175,15 @@ def read_text(file: TextFile, separators: str, header: Choice, covariance: bool)
     n, size = file.count(d)
     notes: list[str] = []
     if header == "auto":
-        square = n if covariance else 0
+        square = n - bool(told) if covariance else 0
         header, notes = is_header(cells, rows[1:], _is_quoted(lines, separator), square)
+    if short and header:
+        notes = [
+            *notes,
+            "the header has one cell fewer than the rows, so that the first column has no name.",
+        ]
+    elif short:
+        cells, d = cells[1:], d - 1
     if header and len(lines) < 2:
         raise DataError(
             f"the file has a header of {d} names, but no rows (0 sample(s)); it needs a "
@@ -182,9 +208,27 @@ def _cells(line: str, separator: str) -> list[str]:
     return [cell.strip() for cell in next(rows)]
 
 
+def _is_short(cells: list[str], rows: list[list[str]]) -> bool:
+    """Whether the first line has one cell fewer than all others, as R's write.table writes it."""
+    if len(cells) < 2 or not rows or any(len(row) != len(cells) + 1 for row in rows):
+        return False
+    return any(row[-1] for row in rows)  # not for a separator at the end of each line
+
+
+def _refuse_decimal_commas(rows: list[list[str]]) -> None:
+    """Refuse numbers with commas in them, which would be text."""
+    found = [cell for row in rows[1:] or rows for cell in row if _COMMA.fullmatch(cell)]
+    if found:
+        raise DataError(
+            f"numbers are written with commas in them, such as {found[0]!r}. Write them with "
+            'decimal points: dec="." in R, decimal="." in pandas; a spreadsheet takes the sign '
+            "from its region settings."
+        )
+
+
 def _separator(first: str, second: str, candidates: str) -> str:
     """Find the separator that the first two lines agree on, else the commonest in the first."""
-    bare = [re.sub(r'"[^"]*"', "", line).strip(" ") for line in (first, second)]
+    bare = [re.sub(r'"[^"]*"', "q", line).strip(" ") for line in (first, second)]
     counts = [
         [len(re.findall(re.escape(c) + "+" * (c == " "), line)) for line in bare]
         for c in candidates
