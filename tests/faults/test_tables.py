@@ -83,6 +83,10 @@ BAD = {
     # Headers and row labels that cannot be told from data.
     "counted header": ("t.csv", NUMBERED, "--header or --no-header"),
     "years": ("t.csv", NUMBERED.replace("10,20,30", "2019,2020,2022"), "--header or --no-header"),
+    "wavelengths": ("t.csv", CSV.replace("a,b,c", "400.5,401.0,401.5"), "--header or --no-header"),
+    "below zero": ("t.csv", CSV.replace("a,b,c", "-1,0,1"), "--header or --no-header"),
+    "a number twice": ("t.csv", CSV.replace("a,b,c", "1,2,2"), "--header or --no-header"),
+    "far from the rows": ("t.csv", "9,3,5\n" + "99,101,98\n102,97,103\n" * 6, "--no-header"),
     "no name, measured": ("t.csv", CSV.replace("a,", ",", 1), "--no-row-labels"),
     "no name, in the middle": ("t.csv", CSV.replace("b", "Unnamed: 7", 1), "--no-row-labels"),
     "made-up name in Parquet": (

@@ -108,7 +108,8 @@ def _are_labels(values: npt.NDArray[np.float64]) -> bool:
 def _are_measured(file: Content) -> bool:
     """Whether most columns beside the first hold numbers that mostly are not whole."""
     columns = [j for j in range(1, len(file.names)) if j not in file.text]
-    broken = sum(2 * np.count_nonzero(file.X[:, j] % 1 != 0) > len(file.X) for j in columns)
+    half = len(file.X) / 2
+    broken = sum(int(np.count_nonzero(file.X[:, j] % 1 != 0)) > half for j in columns)
     return 2 * broken > len(file.names) - 1
 
 
@@ -260,7 +261,7 @@ def _steps_evenly(
         found |= _equal(np.diff(logs, axis=1), np.ones_like(rows))
     if found[0] and found[1:].mean() <= _FEW:
         return True
-    monotone = (steps > 0).all(axis=1) | (steps < 0).all(axis=1)
+    monotone = np.all(steps > 0, axis=1) | np.all(steps < 0, axis=1)
     return bool(len(values) >= 6 and monotone[0] and monotone[1:].mean() <= _FEW)
 
 
