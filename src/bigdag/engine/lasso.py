@@ -395,7 +395,7 @@ def new_workspace(d):  # type: ignore[no-untyped-def]
     return Workspace(np.zeros(d, dtype=np.bool_), np.empty(d, dtype=np.int64), np.empty(d))
 
 
-@kernel(_nrt=False)
+@kernel(inline="always")
 def _penalty(root, i, j):  # type: ignore[no-untyped-def]
     """Return p[i, j]; never zero, as without a penalty there is no dual bound."""
     return max(root[i] * root[j], _LEAST_PENALTY)
@@ -590,7 +590,7 @@ def _subtract_rows(left, C, members, values, m):  # type: ignore[no-untyped-def]
         s += 1
 
 
-@kernel
+@kernel(inline="always")
 def _descend_held(C, root, j, members, b, goal):  # type: ignore[no-untyped-def]
     """Solve one working set to a relative gap on correlations that are held, in place in b."""
     m = len(members)

@@ -101,6 +101,6 @@ def sort_with(keys, names, count):  # type: ignore[no-untyped-def]
             key, name, at = keys[i], names[i], i
             while at >= gap and keys[at - gap] > key:
                 keys[at], names[at] = keys[at - gap], names[at - gap]
-                at -= gap
+                at -= gap  # type: ignore[assignment]
             keys[at], names[at] = key, name
         gap //= 3

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COLLINEAR",
     "GAIN",
+    "INSIDE",
     "Desk",
     "Problem",
     "add",
@@ -30,6 +31,10 @@ __all__ = [
     "remove",
     "settle",
 ]
+
+# For kernels that only other kernels call: they allocate nothing, and a wrapper for calls from
+# Python would take longer to compile than they do. Such a call would end the process.
+INSIDE = {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 GAIN = 1e-7  # in the units of the score; less is rounding
 COLLINEAR = 1e-9  # share of a variance left, below which a variable is a copy of the parents
@@ -96,13 +101,13 @@ def new_desk(width, most):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@kernel(_nrt=False)
+@kernel(**INSIDE)
 def cost(problem, share):  # type: ignore[no-untyped-def]
     """Return what a residual costs."""
     return problem.n * np.log(max(share, _NOTHING))
 
 
-@kernel(_nrt=False)
+@kernel(**INSIDE)
 def gain_of(problem, share, num, den):  # type: ignore[no-untyped-def]
     """Return what v gains by one more parent."""
     if den <= COLLINEAR:
@@ -120,7 +125,7 @@ def clear(problem, desk, v, m):  # type: ignore[no-untyped-def]
         desk.member[i] = False
 
 
-@kernel(_nrt=False)
+@kernel(**INSIDE)
 def _extend_inverse(desk, c):  # type: ignore[no-untyped-def]
     """Add column c to G = R⁻¹, and its part to the coefficients and to diag((RᵀR)⁻¹)."""
     R, G, b, inverse = desk.R, desk.G, desk.b, desk.inverse
@@ -201,7 +206,7 @@ def remove(desk, m, size, t):  # type: ignore[no-untyped-def]
     return y[last] * y[last]
 
 
-@kernel(_nrt=False)
+@kernel(**INSIDE)
 def settle(problem, desk, m, size, share):  # type: ignore[no-untyped-def]
     """Grow and shrink the parents until neither lowers the cost; return their number and share."""
     most = len(desk.y) - 1
@@ -212,7 +217,7 @@ def settle(problem, desk, m, size, share):  # type: ignore[no-untyped-def]
                 if desk.allowed[i] and not desk.member[i]:
                     gain = gain_of(problem, share, desk.num[i], desk.den[i])
                     if gain > best:
-                        best, which = gain, i
+                        best, which = gain, i  # type: ignore[assignment]
         if which >= 0:
             share -= add(problem, desk, m, size, which)
             size += 1
@@ -221,7 +226,7 @@ def settle(problem, desk, m, size, share):  # type: ignore[no-untyped-def]
         for t in range(size):
             loss = desk.b[t] * desk.b[t] / desk.inverse[t]
             if loss < least:
-                least, which = loss, t
+                least, which = loss, t  # type: ignore[assignment]
         change = cost(problem, share + least) - cost(problem, share) - problem.penalty
         if size == 0 or change >= -GAIN:
             return size, share

@@ -338,7 +338,7 @@ def _step_on_data(Z, todo, iterate, terms, momentum):  # type: ignore[no-untyped
         _step_column(j, iterate, terms, at_y, np.dot(r_centre, r_centre), momentum)
 
 
-@kernel(fastmath=True, _nrt=False, forceinline=True)
+@kernel(fastmath=True, inline="always")
 def _step_column(j, iterate, terms, at_y, square, momentum):  # type: ignore[no-untyped-def]
     """Take the step of one column from z_iᵀ(z_j - Z y) and what the centre leaves."""
     b, y, centre = iterate.b, iterate.y, iterate.centre
@@ -427,14 +427,14 @@ def _look_around(left, block, live, root, sets, most, keep, first, last):  # typ
     return counts, flat[:total]
 
 
-@kernel(_nrt=False)
+@kernel(inline="always")
 def _unpack(upper, lower, out):  # type: ignore[no-untyped-def]
     """Write correlations kept in three bytes."""
     for t in range(len(out)):
         out[t] = (np.int32(upper[t]) * np.int32(256) + np.int32(lower[t])) * _UNIT
 
 
-@kernel(fastmath=True, _nrt=False)
+@kernel(fastmath=True, inline="always")
 def _add_sizes(triangle, size, s):  # type: ignore[no-untyped-def]
     """Add the absolute correlations of member s with those before it to the sums of both."""
     for t in range(s):
@@ -443,7 +443,7 @@ def _add_sizes(triangle, size, s):  # type: ignore[no-untyped-def]
         size[t] += value
 
 
-@kernel(fastmath=True, _nrt=False)
+@kernel(fastmath=True, inline="always")
 def _inner(row, values):  # type: ignore[no-untyped-def]
     """Return the inner product of a row of a triangle with values."""
     total = 0.0

@@ -25,6 +25,7 @@ from bigdag.engine.gram import correlation
 from bigdag.engine.regression import (
     COLLINEAR,
     GAIN,
+    INSIDE,
     Problem,
     add,
     clear,
@@ -98,7 +99,7 @@ def begin(order: NDArray[np.integer], most: int) -> State:
     )  # fmt: skip
 
 
-@kernel(_nrt=False)
+@kernel(**INSIDE)
 def _width(problem):  # type: ignore[no-untyped-def]
     width = 1
     for v in range(len(problem.indptr) - 1):
@@ -109,7 +110,7 @@ def _width(problem):  # type: ignore[no-untyped-def]
 # ------------------------------------------------------------------ one variable given an order
 
 
-@kernel(_nrt=False)
+@kernel(**INSIDE)
 def _refit(problem, desk, state, w, v, with_v):  # type: ignore[no-untyped-def]
     """Fit w on its predecessors, with or without v, from its present parents.
 
@@ -169,7 +170,7 @@ def _gain_through(problem, desk, state, w, v):  # type: ignore[no-untyped-def]
 # ------------------------------------------------------------------ one variable in the order
 
 
-@kernel(_nrt=False)
+@kernel(**INSIDE)
 def _by_rank(problem, state, move, v):  # type: ignore[no-untyped-def]
     """Lay out the candidates of v by rank, in place; return how many there are."""
     first = problem.indptr[v]
@@ -185,7 +186,7 @@ def _by_rank(problem, state, move, v):  # type: ignore[no-untyped-def]
             place, at = places[i], i
             while at >= gap and places[at - gap] > place:
                 places[at] = places[at - gap]
-                at -= gap
+                at -= gap  # type: ignore[assignment]
             places[at] = place
         gap //= 3
     for i in range(m):
@@ -193,7 +194,7 @@ def _by_rank(problem, state, move, v):  # type: ignore[no-untyped-def]
     return m
 
 
-@kernel(_nrt=False)
+@kernel(**INSIDE)
 def _walk(problem, desk, state, move, v, m, stop):  # type: ignore[no-untyped-def]
     """Take v from its place to behind its first ``stop`` candidates by rank, past one by one.
 
@@ -210,7 +211,7 @@ def _walk(problem, desk, state, move, v, m, stop):  # type: ignore[no-untyped-de
     clear(problem, desk, v, m)
     size, share = np.int64(0), 1.0
     for a in range(state.counts[v]):
-        i, above, place = np.int64(0), m, state.rank[state.parents[v, a]]
+        i, above, place = np.int64(0), m, state.rank[state.parents[v, a]]  # type: ignore[assignment]
         while i < above:  # where among the places it is
             middle = (i + above) // 2
             if places[middle] < place:
@@ -259,7 +260,7 @@ def _move(width, most):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@kernel(_nrt=False)
+@kernel(inline="always")
 def _look(problem, desk, state, move, v):  # type: ignore[no-untyped-def]
     """Fill in the move of v; return how many candidates it has and how many precede it."""
     m = _by_rank(problem, state, move, v)
@@ -282,7 +283,7 @@ def _look(problem, desk, state, move, v):  # type: ignore[no-untyped-def]
     return m, here
 
 
-@kernel(_nrt=False)
+@kernel(**INSIDE)
 def _best_place(state, move, v, m, here):  # type: ignore[no-untyped-def]
     """Return before which candidate v is best put, or -1 where no place is better than its own.
 
@@ -296,21 +297,23 @@ def _best_place(state, move, v, m, here):  # type: ignore[no-untyped-def]
     for i in range(here - 1, -1, -1):
         total += move.change[i]
         if move.own[i] + total < best - GAIN:
-            best, place = move.own[i] + total, i
+            best, place = move.own[i] + total, i  # type: ignore[assignment]
     total = -state.costs[v]
     for i in range(here, m):
         total += move.change[i]
         if move.own[i + 1] + total < best - GAIN:
-            best, place = move.own[i + 1] + total, i + 1
+            best, place = move.own[i + 1] + total, i + 1  # type: ignore[assignment]
     return place
 
 
-@kernel(_nrt=False)
-def _put(problem, desk, state, move, v, m, here, place):  # type: ignore[no-untyped-def]
-    """Put v before its candidate number ``place``, with all that follows from it."""
+@kernel(**INSIDE)
+def _put(problem, desk, state, move, v, size, here, place):  # type: ignore[no-untyped-def]
+    """Put v before its candidate number ``place``, with all that follows from it.
+
+    It has been walked there, and its ``size`` parents are on the desk.
+    """
     order, rank, dirty = state.order, state.rank, state.dirty
     indptr, indices = problem.indptr, problem.indices
-    size, _ = _walk(problem, desk, state, move, v, m, place)
     state.counts[v], state.costs[v] = size, move.own[place]
     for a in range(size):
         state.parents[v, a] = desk.names[desk.chosen[a]]
@@ -378,7 +381,8 @@ def descend(problem, state, looks):  # type: ignore[no-untyped-def]
                 m, here = _look(problem, desk, state, move, v)
                 place = _best_place(state, move, v, m, here)
                 if place >= 0:
-                    _put(problem, desk, state, move, v, m, here, place)
+                    size, _ = _walk(problem, desk, state, move, v, m, place)
+                    _put(problem, desk, state, move, v, size, here, place)
                     dirty[v] = False
                     moved += 1
             cursor[0] += 1
@@ -405,7 +409,8 @@ def shake(problem, state, places, shares):  # type: ignore[no-untyped-def]
         m, here = _look(problem, desk, state, move, v)
         place = int(share * (m + 1))
         if place != here:
-            _put(problem, desk, state, move, v, m, here, place)
+            size, _ = _walk(problem, desk, state, move, v, m, place)
+            _put(problem, desk, state, move, v, size, here, place)
             state.dirty[v] = True
     for i in range(len(state.order)):
         state.queue[i] = state.order[i]
@@ -449,7 +454,7 @@ def outsiders(problem, state, keep, first, last):  # type: ignore[no-untyped-def
             best, which = GAIN, np.int64(-1)
             for i in range(count, m):
                 if gains[i] > best:
-                    best, which = gains[i], i
+                    best, which = gains[i], i  # type: ignore[assignment]
             if which < 0:
                 break
             gains[which] = -np.inf
