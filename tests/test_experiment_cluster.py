@@ -227,10 +227,12 @@ def test_a_scheduler_that_goes_away_is_a_sentence_and_nothing_is_lost(path, tmp_
         jobs = [make_job(0), make_job(1, "hang", diary=str(tmp_path / "d"))]
 
         def end():
-            wait_until(lambda: diary(tmp_path / "d"))
-            with Store(path, read_only=True) as store:
-                wait_until(store.statuses)
-            scheduler.kill()
+            try:
+                wait_until(lambda: diary(tmp_path / "d"))
+                with Store(path, read_only=True) as store:
+                    wait_until(store.statuses)
+            finally:  # or the runs would go on for ever
+                scheduler.kill()
 
         threading.Thread(target=end).start()
         with pytest.raises(BigdagError, match="is gone"):
