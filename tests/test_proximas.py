@@ -112,13 +112,14 @@ def test_steps_do_not_depend_on_how_correlations_are_kept(exact, room, precision
         return values, columns.weights().toarray(), columns
 
     values, weights, columns = walk()
-    assert len(columns.store[0]) > 0
+    assert len(columns.store.exact) > 0
     monkeypatch.setattr(proximal_columns, "_EXACT_STORE", exact)
     monkeypatch.setattr(proximal_columns, "_STORE", room)
     again, others, columns = walk()
-    assert sum(map(len, columns.store[:2])) <= room
-    assert (columns.place < 0).any() == (room < 2**27)
-    assert len(columns.store[2]) == (0 if exact else len(columns.store[1]))
+    store = columns.store
+    assert len(store.exact) + len(store.upper) <= room
+    assert (store.place < 0).any() == (room < 2**27)
+    assert len(store.lower) == (0 if exact else len(store.upper))
     assert again == pytest.approx(values, rel=precision)
     assert others == pytest.approx(weights, abs=10 * precision)
 
