@@ -1,18 +1,15 @@
 """Compiled functions: each is compiled once, so that a first answer takes seconds."""
 
-import gc
-
 import numpy as np
 import pytest
 
 from bigdag import GD, OrderSearch, ProxiMAS, SortRegress, simulate
+from bigdag.compiled import KERNELS
 from bigdag.data.dataset import as_dataset
 from bigdag.engine import lasso
 from bigdag.engine.gram import Gram
 from bigdag.engine.order import nth_least, sort_with
 from bigdag.search.arrangement import Arrangement
-
-dispatcher = pytest.importorskip("numba.core.dispatcher")
 
 # What is compiled more than once, and why.
 SEVERAL = {
@@ -22,12 +19,8 @@ SEVERAL = {
 
 
 def kernels():
-    """Return all compiled functions of the package that were compiled in this process."""
-    return {
-        f"{one.py_func.__module__}.{one.py_func.__qualname__}": one
-        for one in gc.get_objects()
-        if isinstance(one, dispatcher.Dispatcher) and one.py_func.__module__.startswith("bigdag.")
-    }
+    """Return all compiled functions of the package by name."""
+    return {f"{one.py_func.__module__}.{one.py_func.__qualname__}": one for one in KERNELS}
 
 
 def test_every_kernel_is_compiled_once():

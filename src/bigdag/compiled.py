@@ -37,6 +37,7 @@ _pack: Any = serialize.dumps
 _listen: Any = event.register
 _UNUSED_DAYS = 30  # after which compiled code of other versions is removed
 _DIGEST_BYTES = 32
+KERNELS: list[Any] = []  # all compiled functions of the package that were imported
 _NAME_OF_A_FOLDER = re.compile("[0-9a-f]{16}")
 
 
@@ -65,10 +66,14 @@ def kernel(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
     """
     if function is None:
         return lambda function: kernel(function, **options)
+    # Without fastmath=False a function takes over what its first caller has, so that results would
+    # depend on which one was compiled first.
+    options = {"fastmath": False, "no_cfunc_wrapper": True, **options}
     compiled = numba.njit(nogil=True, **options)(function)
     if hasattr(compiled, "_cache") and _is_ours(function):
         _key()  # of the sources as they are now, while they are imported
         compiled._cache = _KernelCache(function)
+        KERNELS.append(compiled)
     return compiled
 
 

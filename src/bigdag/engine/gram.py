@@ -93,7 +93,7 @@ class Gram:
         elif hold is None:
             fits = moments_memory(n, d, True) + workspace(True) <= self.budget
             hold = fits and 8 * d * d <= _HELD_SHARE * self.budget
-        _check_memory(n, d, hold, workspace(hold), held, self.limit)
+        _check_memory(n, d, hold, workspace(hold), held, limit)
         self.Z: NDArray[np.float64] | None = None
         self.C: NDArray[np.float64] | None = None
         self._closed = False
@@ -253,14 +253,14 @@ def moments_memory(n: int, d: int, hold: bool) -> int:
 
 def _check_memory(n: int, d: int, hold: bool, workspace: int, held: int, limit: int) -> None:
     """Refuse before any work what cannot fit."""
-    need = moments_memory(n, d, hold) + workspace
-    if held + need <= limit:
+    need, planned = moments_memory(n, d, hold) + workspace, _PLANNED * limit
+    if held + need <= planned:
         return
 
     def fits(width: int) -> bool:
         # What the work takes beside grows about as the blocks and correlations do.
         share = moments_memory(n, width, hold) / moments_memory(n, d, hold)
-        return held + share * need <= limit
+        return held + share * need <= planned
 
     low, high = 0, d
     while high - low > 1:

@@ -32,9 +32,8 @@ __all__ = [
     "settle",
 ]
 
-# For kernels that only other kernels call: they allocate nothing, and a wrapper for calls from
-# Python would take longer to compile than they do. Such a call would end the process.
-INSIDE = {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+# For kernels that allocate nothing: without counting references they compile sooner.
+INSIDE = {"_nrt": False}
 
 GAIN = 1e-7  # in the units of the score; less is rounding
 COLLINEAR = 1e-9  # share of a variance left, below which a variable is a copy of the parents
