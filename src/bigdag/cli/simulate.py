@@ -25,12 +25,14 @@ def simulate(
     validation: Annotated[
         int | None, option(help="Validation samples; as many as --n by default.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the random numbers.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     standardise: Annotated[
         bool, option("--standardise", help="Scale columns to variance 1.")
     ] = False,
     iscm: Annotated[bool, option("--iscm", help="Scale variables as they are generated.")] = False,
-    memory_limit: Annotated[str | None, option(help="Such as 4GB.")] = None,
+    memory_limit: Annotated[
+        str | None, option(help="Memory of the whole process, such as 4GB.")
+    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["METHODS", "Method", "find_method"]
 
-_PROCESS = 320 * 2**20  # the interpreter and the libraries that every fit loads
+_PROCESS = 290 * 2**20  # the interpreter and the libraries that every fit loads
 _TORCH = 300 * 2**20  # torch beside them
 
 
