@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from bigdag.cli import app
 from bigdag.cli.experiment import _table
-from bigdag.errors import DataError
+from bigdag.errors import BigdagError, DataError
 from bigdag.experiments import load_plan
 from bigdag.experiments.plan import file as plan_file_module
 from bigdag.experiments.plan.file import unchanged
@@ -430,3 +430,25 @@ def test_names_are_escaped_in_all_that_is_printed(monkeypatch):
     for name, text in printed.items():
         assert r"a\x1b[31m\x07\x9b2J\u202eb" in text.replace("\n", ""), name
         assert not [character for character in OBEYED if character in text], name
+
+
+def test_a_store_with_a_damaged_index_is_refused(tmp_path):
+    """What is damaged may be a page that no query of a word reads."""
+    path = tmp_path / "runs.db"
+    job = {"run": "00ff", "experiment": "mine", "method": {"name": "A", "word": "gd"},
+           "dataset": {"name": "ER1", "d": 10}}  # fmt: skip
+    score = {"metric": "f1", "value": 0.5, "weights": "dag", "directed": True}
+    with Store(path) as store:
+        store.claim(job["run"])
+        store.finish(job, {"status": "converged", "scores": [score] * 300})
+        root = store._sql.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name LIKE 'scores_by_run%'"
+        ).fetchone()[0]
+        size = store._sql.execute("PRAGMA page_size").fetchone()[0]
+        store._sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    content = bytearray(path.read_bytes())
+    content[(root - 1) * size + 200 : root * size - 100] = bytes(size - 300)
+    path.write_bytes(content)
+    for read_only in (True, False):
+        with pytest.raises(BigdagError, match="is damaged"):
+            Store(path, read_only=read_only)

@@ -39,6 +39,7 @@ VERSION = 1
 FAILED = ("error", "crashed", "out_of_memory", "timeout", "interrupted")
 
 _STALE = 60.0  # seconds without a heartbeat after which a runner on another machine counts as dead
+_DAMAGED = "its pages do not agree with each other"
 _BUSY = 60.0  # seconds to wait for another process that writes
 
 _TEXT, _INTEGER, _REAL = "TEXT", "INTEGER", "REAL"
@@ -196,6 +197,9 @@ class Store:
                 f"{self.path} is a database, but no store of experiments. Give another name."
             )
         self._check_version()
+        found = self._sql.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if found != "ok":
+            raise sqlite3.DatabaseError(f"{_DAMAGED} ({found})")
         for table, columns in _TABLES.items():
             # The order counts as well: rows are written by it.
             found = [row[1] for row in self._sql.execute(f"PRAGMA table_info({table})")]
@@ -256,7 +260,7 @@ class Store:
             )
         if code == sqlite3.SQLITE_NOTADB:
             return f"{self.path} is not an SQLite file, so it is no store. Give another name."
-        if code == sqlite3.SQLITE_CORRUPT or "decode to UTF-8" in text:
+        if code == sqlite3.SQLITE_CORRUPT or "decode to UTF-8" in text or _DAMAGED in text:
             return (
                 f"The store {self.path} is damaged: {text}. Take a copy from before, or save what "
                 f"can be read with: sqlite3 {self.path} .recover | sqlite3 saved.db"
