@@ -154,6 +154,9 @@ class GD(Learner):
             if before - point.value <= self.tol * before:
                 return
 
+    def _workspace(self, n: int, d: int, hold: bool) -> int:
+        return 4 * super()._workspace(n, d, hold)  # of the point, a trial and its moves
+
     def _begin(self, run: Run) -> sp.csc_array | None:
         """Return weights to take the first order from, or None if the fit has to stop."""
         if run.warm_start is not None:

@@ -142,7 +142,7 @@ class ProximalColumns:
         sizes = np.diff(indptr)
         ends = np.cumsum(sizes * (sizes - 1) // 2)
         held = self.gram.C is not None
-        room = min(_STORE, self.gram.left() // 6)  # half of the memory that is left at most
+        room = min(_STORE, self.gram.left() // 12)  # a quarter of the memory left
         total = int(ends[ends <= room].max(initial=0)) if held else 0
         exact = total <= _EXACT_STORE
         self.store = _Store(
