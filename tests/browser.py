@@ -1,4 +1,4 @@
-"""A real headless Chromium, driven over its DevTools protocol: all that the page's tests need."""
+"""A real headless Chromium, driven over its DevTools protocol: all that tests of pages need."""
 
 from __future__ import annotations
 
@@ -26,6 +26,45 @@ _FLAGS = [
     "--remote-debugging-port=0",
 ]
 _MOST_BYTES = 64 * 2**20  # of one answer; a screenshot of a long page is large
+
+
+# Whatever sticks out of the window, unless it lies in a box that scrolls by itself.
+STICKS_OUT = """
+Array.from(document.querySelectorAll("body *")).filter(e => {
+  const aside = ".plot, .scroll, .sideways, pre, .skip, .away";
+  const box = e.getBoundingClientRect();
+  if (e.closest(aside) !== e && e.closest(aside)) return false;
+  return box.width > 0 && !e.matches(".skip, .away") &&
+    (box.right > innerWidth + 1 || box.left < -1);
+}).map(e => e.outerHTML.slice(0, 120))
+"""
+
+# The contrast of the text of each element with the first background behind it (WCAG 2).
+CONTRAST = """
+(() => {
+  const parse = c => c.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = e => {
+    for (; e; e = e.parentElement) {
+      const c = parse(getComputedStyle(e).backgroundColor);
+      if (c.length < 4 || c[3] > 0) return c;
+    }
+    return [255, 255, 255];
+  };
+  const worst = {};
+  for (const e of document.querySelectorAll(
+      "h1, h2, h3, p, a, dd, dt, li, small, button, td, caption span, figcaption, label, output, " +
+      "input")) {
+    if (!e.checkVisibility()) continue;
+    const pair = [light(parse(getComputedStyle(e).color)), light(behind(e))].sort((a, b) => b - a);
+    const ratio = (pair[0] + 0.05) / (pair[1] + 0.05);
+    worst[e.tagName] = Math.min(worst[e.tagName] ?? 99, ratio);
+  }
+  return worst;
+})()
+"""
 
 
 def find():
@@ -137,9 +176,25 @@ class Browser:
                 found.append(about["entry"])
             elif method == "Network.requestWillBeSent":
                 url = about["request"]["url"]
-                if not url.startswith(("file:", "data:", "about:")):
+                if not url.startswith(("file:", "data:", "about:", "blob:")):
                     found.append(url)
         return found
+
+    def click(self, x, y):
+        """Click with the mouse at a place in the window."""
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def wait(self, condition):
+        """Wait until an expression in the page is true; fail after a while."""
+        assert self.run(
+            f"""new Promise(done => {{
+              const end = performance.now() + 20000;
+              const look = () => ({condition}) ? done(true)
+                : performance.now() > end ? done(false) : setTimeout(look, 10);
+              look();
+            }})"""
+        ), f"never true: {condition}"
 
     def press(self, key, code=None, text=None):
         """Press and let go of a key."""

@@ -20,6 +20,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
 
 from bigdag.data.dataset import Dataset, as_dataset
@@ -31,6 +32,7 @@ from bigdag.graph.dag import DAG
 from bigdag.interrupts import ask_to_end
 from bigdag.learners.parameters import Number, OneOf
 from bigdag.learners.run import Run
+from bigdag.model.linear import LinearModel
 from bigdag.simulate import random_dag, sample
 
 STATUSES = {"converged", "max_iter", "time_limit", "interrupted", "diverged"}
@@ -145,11 +147,19 @@ class LearnerContract:
     keeps_best: ClassVar[bool] = (
         True  # whether the answer is the best acyclic graph by equation (1)
     )
+    takes_missing: ClassVar[bool] = False  # whether missing values are no error
+    chooses_lambda1: ClassVar[bool] = False  # whether it has no lambda1 to set
     not_held: ClassVar[float] = 1e-4  # how far equation (1) may lie off without correlations held
     cyclic_phases: ClassVar[tuple[str, ...]] = ("fit",)  # of the history; the others are acyclic
 
     def learner(self, **parameters: Any) -> Any:
+        if self.chooses_lambda1:
+            parameters.pop("lambda1", None)
         return clone(self.make()).set_params(**parameters)
+
+    def lambda1(self, model: Any, given: float) -> float:
+        """Return the lambda1 of a fitted learner."""
+        return float(model.lambda1_) if self.chooses_lambda1 else given
 
     def fit(self, X: Any, **parameters: Any) -> Any:
         """Fit, and check what holds of every fit whatever happened in it."""
@@ -185,7 +195,8 @@ class LearnerContract:
     def test_objective_is_equation_1(self, lambda1):
         X = table()
         model = self.fit(X, lambda1=lambda1)
-        assert model.objective_ == pytest.approx(equation_1(X, model.weights_, lambda1), rel=1e-9)
+        expected = equation_1(X, model.weights_, self.lambda1(model, lambda1))
+        assert model.objective_ == pytest.approx(expected, rel=1e-9)
 
     def test_best_is_the_best_of_the_history(self):
         model = self.fit(table())
@@ -212,6 +223,24 @@ class LearnerContract:
         with pytest.raises(ValueError, match="7 features"):
             model.score(table(d=7))
 
+    def test_it_is_a_model(self, tmp_path):
+        X = table()
+        model = self.fit(X)
+        assert np.allclose(model.means_, X.mean(axis=0))
+        residuals = X - model.predict(X)
+        assert np.allclose((residuals**2).mean(axis=0), model.noise_variances_, rtol=1e-6)
+        assert model.sample(3, rng=0).shape == (3, 6)
+        cause, effect = model.order_[[0, -1]].tolist()
+        expected = np.linalg.inv(np.eye(6) - model.weights_.toarray())[cause, effect]
+        assert model.total_effect(cause, effect) == pytest.approx(expected, abs=1e-12)
+        model.save(tmp_path / "model.npz")
+        assert LinearModel.load(tmp_path / "model.npz").dag == model.dag_
+        for call in (model.predict, model.impute):
+            with pytest.raises(ValueError, match="7 features"):
+                call(table(d=7))
+        with pytest.raises(NotFittedError):
+            self.make().sample()
+
     def test_pickle(self):
         model = self.fit(table())
         again = pickle.loads(pickle.dumps(model))
@@ -219,7 +248,11 @@ class LearnerContract:
         assert again.score(table()) == model.score(table())
 
     def test_sklearn_checks(self):
-        check_estimator(self.make())
+        # These want a prediction of one target; a model predicts every variable.
+        many = ["check_estimator_sparse_matrix", "check_estimator_sparse_array"]
+        if self.takes_missing:  # and one predicts from missing values
+            many.append("check_estimators_pickle")
+        check_estimator(self.make(), expected_failed_checks=dict.fromkeys(many, "all variables"))
 
     # -------------------------------------------------------------- what it takes
 
@@ -249,7 +282,8 @@ class LearnerContract:
         X = table()
         S = np.cov(X.T, bias=True)
         model = self.fit(Dataset.from_covariance(S, len(X)), lambda1=0.1)
-        assert model.objective_ == pytest.approx(equation_1(X, model.weights_, 0.1), rel=1e-6)
+        expected = equation_1(X, model.weights_, self.lambda1(model, 0.1))
+        assert model.objective_ == pytest.approx(expected, rel=1e-6)
 
     def test_constant_columns_are_isolated(self):
         X = table()
@@ -270,12 +304,14 @@ class LearnerContract:
         X = table()
         X[:, 3] = X[:, 0]
         model = self.fit(X, lambda1=0.1)
-        assert model.objective_ == pytest.approx(equation_1(X, model.weights_, 0.1), rel=1e-9)
+        expected = equation_1(X, model.weights_, self.lambda1(model, 0.1))
+        assert model.objective_ == pytest.approx(expected, rel=1e-9)
 
     def test_fewer_samples_than_variables(self):
         X = table(n=6, d=15)
         model = self.fit(X, lambda1=0.1)
-        assert model.objective_ == pytest.approx(equation_1(X, model.weights_, 0.1), rel=1e-9)
+        expected = equation_1(X, model.weights_, self.lambda1(model, 0.1))
+        assert model.objective_ == pytest.approx(expected, rel=1e-9)
 
     def test_one_column(self):
         X = table()[:, :1]
@@ -290,7 +326,7 @@ class LearnerContract:
         X = table() * np.logspace(-12, 12, 6)
         model = self.fit(X, lambda1=0.1)
         at_most = equation_1(X, np.zeros((6, 6)), 0.1)
-        expected = equation_1(X, model.weights_, 0.1)
+        expected = equation_1(X, model.weights_, self.lambda1(model, 0.1))
         assert model.objective_ == pytest.approx(expected, rel=1e-6, abs=1e-9 * at_most)
         for scale in (1e-12, 1e12):
             self.fit(table() * scale)
@@ -310,7 +346,8 @@ class LearnerContract:
         nan[3, 2], inf[5, 1] = np.nan, np.inf
         text = pd.DataFrame(X).assign(kind="a")
         flat, deep = X[0], X[None]
-        for bad in (nan, inf, text, flat, deep, X[:0], X[:1], X[:, :0], X + 1j, sp.csr_array(X)):
+        gaps = () if self.takes_missing else (nan, sp.csr_array(nan))
+        for bad in (*gaps, inf, text, flat, deep, X[:0], X[:1], X[:, :0], X + 1j):
             with pytest.raises((DataError, TypeError)):
                 self.learner().fit(bad)
 

@@ -38,10 +38,10 @@ METHODS = [
 def job(method=METHODS[0], experiment="exp1", preset="smoke", seed=0, **dataset):
     name, word, parameters, _ = method
     about = {
-        "graph": "ER", "k": 1, "d": 100, "n": 200, "noise": "gaussian", "scale": "EV",
+        "graph": "ER", "k": 1, "d": 100, "n": 200, "noise": "gaussian", "variance": "EV",
         "units": "raw", "seed": seed,
     } | dataset  # fmt: skip
-    about.setdefault("name", "{graph}{k} {noise}-{scale} d={d} n={n}".format(**about))
+    about.setdefault("name", "{graph}{k} {noise}-{variance} d={d} n={n}".format(**about))
     body = {
         "experiment": experiment, "preset": preset, "dataset": about,
         "method": {"name": name, "word": word, "parameters": parameters},
@@ -133,7 +133,7 @@ def everything(n_methods=16, seeds=2):
 
     for i in range(n_methods):
         for seed in range(seeds):
-            add(i, seed=seed, noise="gumbel", scale="NV")
+            add(i, seed=seed, noise="gumbel", variance="NV")
             for graph, k in (("ER", 1), ("ER", 4), ("SF", 2)):
                 for d, n in ((100, 200), (400, 1000)):
                     add(i, seed=seed, graph=graph, k=k, d=d, n=n)

@@ -24,17 +24,19 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import bigdag
-from bigdag import OrderSearch, metrics
+from bigdag import AutoDAG, OrderSearch, metrics
 from bigdag.cli import app
 from bigdag.data.tables import read_table
 from bigdag.graph.dag import DAG
 from bigdag.learners.base import Learner
 from bigdag.learners.methods import METHODS, Method
-from bigdag.search.ebic import arc_penalty
-from bigdag.simulate import standardise
+from bigdag.search.ebic import arc_cost
+from bigdag.simulate import noise_scales, random_dag, sample, standardise
 from fake_runs import started, wait_until
 
 COMMAND = [sys.executable, "-m", "bigdag.cli"]
+PROXIMAS = ["--method", "proximas"]
+NAMED = [word for word in METHODS if word != "auto"]
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +128,8 @@ def scripted(monkeypatch):
 
 
 def test_simulate_fit_evaluate_show(world):
-    fitted = bigdag_json("fit", world / "train.parquet", "--out", "dag.parquet", "--seed", 1)
+    words = [*PROXIMAS, "--out", "dag.parquet", "--seed", 1]
+    fitted = bigdag_json("fit", world / "train.parquet", *words)
     assert fitted["status"] == "converged"
     assert (fitted["n_samples"], fitted["n_variables"]) == (300, 30)
     dag, truth = DAG.load("dag.parquet"), DAG.load(world / "truth.parquet")
@@ -178,7 +181,7 @@ def test_simulate_writes_one_model_and_repeats_to_the_bit(world):
 
 @pytest.mark.parametrize("units", ["--standardise", "--iscm"])
 def test_a_world_in_other_units_keeps_truth_and_tables_together(units):
-    words = ["--d", 20, "--k", 2, "--n", 4000, "--validation", 3000, "--scale", "NV", units]
+    words = ["--d", 20, "--k", 2, "--n", 4000, "--validation", 3000, "--variance", "NV", units]
     card = bigdag_json("simulate", *words, "--out", "w")
     truth = DAG.load("w/truth.parquet").weights.toarray()
     for name, rows in (("train", 4000), ("validation", 3000)):
@@ -191,6 +194,46 @@ def test_a_world_in_other_units_keeps_truth_and_tables_together(units):
             fit = np.linalg.lstsq(data.X[:, parents], data.X[:, j], rcond=None)[0]
             np.testing.assert_allclose(fit, truth[parents, j], atol=0.12)
     assert abs(card["var_sortability"] - 0.5) < 0.3
+
+
+def test_scale_is_another_word_for_variance_and_in_no_help():
+    words = ["simulate", "--d", 9, "--k", 1, "--n", 20]
+    cards = [
+        bigdag_json(*words, option, "NV", "--out", option[2:])
+        for option in ("--variance", "--scale")
+    ]
+    assert cards[0]["variance"] == "NV"
+    assert Path("variance/train.parquet").read_bytes() == Path("scale/train.parquet").read_bytes()
+    stdout, _ = bigdag_("simulate", "--help")
+    assert "--variance" in stdout
+    assert "--scale" not in stdout
+
+
+def test_a_world_as_real_tables_are(world):
+    words = ["simulate", "--d", 30, "--k", 1, "--n", 300, "--seed", 3, "--mixed-units"]
+    bigdag_(*words, "--out", "units")
+    plain, mixed = (read_table(f"{name}/train.parquet").X for name in (world, "units"))
+    sizes = (mixed / plain)[0]
+    np.testing.assert_allclose(mixed, plain * sizes, rtol=1e-9)
+    assert 0.01 <= sizes.min() < 0.1 < 10 < sizes.max() <= 100
+    before, after = (DAG.load(f"{name}/truth.parquet").weights for name in (world, "units"))
+    i, j = before.nonzero()
+    np.testing.assert_allclose(after[i, j], before[i, j] * sizes[j] / sizes[i])
+
+    stdout, _ = bigdag_(*words, "--outliers", 0.02, "--missing", 0.05, "--out", "damaged")
+    assert "0.02 of the training values are outliers, 0.05 are missing" in stdout
+    assert "mixed" in stdout
+    frame = pd.read_parquet("damaged/train.parquet")
+    raw = pd.read_parquet("units/train.parquet")
+    far = frame / raw
+    assert frame.isna().mean().mean() == pytest.approx(0.05, abs=0.01)
+    assert (far > 5).mean().mean() == pytest.approx(0.02, abs=0.01)
+    assert ((far - 1).abs() < 1e-9).mean().mean() == pytest.approx(0.93, abs=0.015)
+    for file in ("truth", "validation"):
+        same = (Path(name, f"{file}.parquet").read_bytes() for name in ("units", "damaged"))
+        assert len(set(same)) == 1
+    cards = [json.loads(Path(name, "card.json").read_text()) for name in ("units", "damaged")]
+    assert cards[0]["var_sortability"] == cards[1]["var_sortability"]
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".csv", ".graphml", ".json", ".parquet"])
@@ -217,12 +260,13 @@ def test_names_and_tables_without_a_header():
 
 
 def test_threshold_and_set_and_no_refit_reach_the_learner():
-    plain = bigdag_json("fit", table(), "--lambda1", 0.01, "--out", "a.npz")
-    cut = bigdag_json("fit", "t.csv", "--lambda1", 0.01, "--threshold", 0.5, "--out", "b.npz")
+    fit = ["fit", table(), *PROXIMAS, "--lambda1", 0.01]
+    plain = bigdag_json(*fit, "--out", "a.npz")
+    cut = bigdag_json(*fit, "--threshold", 0.5, "--out", "b.npz")
     assert cut["n_arcs_found"] == plain["n_arcs"]
     assert DAG.load("b.npz") == DAG.load("a.npz").threshold(0.5)
-    words = ["--lambda1", 0.01, "--no-refit", "--set", "improve=true", "--set", "tol=1e-3"]
-    other = bigdag_json("fit", "t.csv", *words, "--out", "c.npz")
+    words = ["--no-refit", "--set", "improve=true", "--set", "tol=1e-3"]
+    other = bigdag_json(*fit, *words, "--out", "c.npz")
     assert other["parameters"] == {"lambda1": 0.01, "refit": False, "improve": True, "tol": 1e-3}
     assert not other["refit_gain"]
 
@@ -230,7 +274,7 @@ def test_threshold_and_set_and_no_refit_reach_the_learner():
 def test_a_covariance_matrix_gives_what_its_table_gives():
     frame = pd.read_csv(table(n=200, d=6))
     frame.cov(ddof=0).to_csv("cov.csv")
-    bigdag_("fit", "t.csv", "--quiet", "--out", "a.npz")
+    bigdag_("fit", "t.csv", "--quiet", "--no-bootstrap", "--out", "a.npz")
     _, stderr = bigdag_("fit", "cov.csv", "--covariance", "--n-samples", 200, "--out", "b.npz")
     assert "row labels" in stderr
     a, b = DAG.load("a.npz"), DAG.load("b.npz")
@@ -242,26 +286,30 @@ def test_standardise_makes_the_answer_free_of_units():
     frame = pd.read_csv(table())
     (frame * [1, 1e3, 1e-3, 50]).to_csv("scaled.csv", index=False)
     for name in ("t", "scaled"):
-        report = bigdag_json("fit", f"{name}.csv", "--standardise", "--out", f"{name}.npz")
+        words = ["--standardise", "--no-bootstrap", "--out", f"{name}.npz"]
+        report = bigdag_json("fit", f"{name}.csv", *words)
         assert report["standardised"]
     same = (DAG.load(f"{name}.npz").weights.toarray() for name in ("t", "scaled"))
     np.testing.assert_allclose(*same, atol=1e-8)
 
 
-def test_a_warm_start_from_a_file():
-    bigdag_("fit", table(), "--quiet", "--out", "a.npz")
-    report = bigdag_json("fit", "t.csv", "--warm-start", "a.npz", "--out", "b.npz")
+@pytest.mark.parametrize("method", ["auto", "proximas"])
+def test_a_warm_start_from_a_file(method):
+    words = ["fit", table(), "--method", method, "--no-bootstrap", "--out"]
+    plain = bigdag_json(*words, "a.npz")
+    report = bigdag_json(*words, "b.npz", "--warm-start", "a.npz")
     assert report["parameters"]["warm_start_dag"] == "a.npz"
-    assert report["objective"] <= bigdag_json("fit", "t.csv", "--out", "c.npz")["objective"] + 1e-9
+    assert report["objective"] <= plain["objective"] + 1e-9
 
 
 def test_quiet_says_nothing_and_the_summary_says_what_matters():
     assert bigdag_("fit", table(), "--quiet") == ("", "")
-    stdout, stderr = bigdag_("fit", "t.csv", "--force")
+    stdout, stderr = bigdag_("fit", "t.csv", *PROXIMAS, "--force")
     assert stderr == ""
     for words in (
         "60 samples of 4 variables", "converged", "loss", "Strongest arcs", "larger variance",
-        "depends on the units", "Written to t.dag.parquet",
+        "depends on the units of the columns; --check-units shows how far",
+        "Written to t.dag.parquet",
     ):  # fmt: skip
         assert words in stdout
     strongest = DAG.load("t.dag.parquet").edges(1).iloc[0]
@@ -288,8 +336,145 @@ def test_methods_lists_all_and_knows_what_is_there(monkeypatch):
     monkeypatch.setattr("bigdag.learners.methods.find_spec", lambda name: None)
     stdout, _ = bigdag_("methods")
     assert "torch (not installed)" in stdout
-    _, stderr = bigdag_("fit", table(), "--method", "notears", code=1)
+    _, stderr = bigdag_("fit", table(), "--method", "golem-ev", code=1)
     assert "needs the package 'torch'" in stderr
+
+
+# ------------------------------------------------------------------ the automatic method
+
+
+def real_looking(name="real.csv", **edits):
+    """Write a table in mixed units whose noises differ, and return its path and the truth."""
+    rng = np.random.default_rng(5)
+    truth = random_dag(25, 1, rng=rng)
+    X = sample(truth, 400, "gaussian", noise_scales(25, "NV", rng), rng)
+    frame = pd.DataFrame(X * 10.0 ** rng.uniform(-2, 2, 25), columns=truth.names)
+    if "outliers" in edits:
+        far = rng.random(frame.shape) < edits["outliers"]
+        frame = frame.where(~far, 30 * frame)
+    if "missing" in edits:
+        frame = frame.mask(rng.random(frame.shape) < edits["missing"])
+    frame.to_csv(name, index=False)
+    return name, truth
+
+
+def links(dag):
+    return {frozenset(arc) for arc in arcs_of(dag)}
+
+
+def test_the_default_says_what_it_chose_and_why(world):
+    train = world / "train.parquet"
+    report = bigdag_json("fit", train, "--no-bootstrap", "--out", "a.npz")
+    model = AutoDAG().fit(read_table(train))
+    assert (report["method"], report["assumption"]) == ("auto", "equal variances")
+    assert report["explanation"] == model.explanation_
+    assert DAG.load("a.npz") == model.dag_
+    assert report["n_undirected"] == 0
+    assert report["depends_on_units"]
+    stdout = one_line(bigdag_("fit", train, "--no-bootstrap", "--out", "b.npz")[0])
+    assert report["explanation"] in stdout
+    assert f"All {report['n_arcs']} arcs are directed" in stdout
+    assert "--method order-search-bic" in stdout  # what would change the answer
+    assert "--check-units" not in stdout  # which is refused
+    assert DAG.load("b.npz").about["assumption"] == "equal variances"
+
+
+def test_units_and_noises_that_differ_go_to_the_bic():
+    file, truth = real_looking()
+    report = bigdag_json("fit", file, "--no-bootstrap", "--out", "a.npz")
+    dag = DAG.load("a.npz")
+    assert report["assumption"] == "own variances"
+    assert not report["depends_on_units"]
+    assert report["n_undirected"] == dag.reversible.nnz > 0
+    assert (
+        f"Of {dag.n_arcs} arcs {dag.n_arcs - dag.reversible.nnz} are directed by the data, and "
+        f"{dag.reversible.nnz} may run either way" in report["explanation"]
+    )
+    assert report["explanation"] in one_line(
+        bigdag_("fit", file, "--no-bootstrap", "--out", "b.npz")[0]
+    )
+    named = ["--method", "order-search-bic", "--out", "c.npz"]
+    assert bigdag_json("fit", file, *named)["explanation"] is None
+    assert dag == DAG.load("c.npz")
+    assert len(links(dag) ^ links(truth)) <= 4
+
+
+def test_the_default_learns_from_resamples_where_that_is_quick():
+    file, truth = real_looking()
+    report = bigdag_json("fit", file, "--out", "a.npz")
+    assert report["bootstrap"] == {"n_resamples": 100, "wanted": 100, "min_prob": 0.5}
+    dag = DAG.load("a.npz")
+    assert dag.arc_data["probability"].min() > 0
+    assert f"Of {dag.n_arcs} arcs" in report["explanation"]
+    assert len(links(dag) ^ links(truth)) <= 4
+    bigdag_("fit", file, "--out", "b.npz", "--n-jobs", 1)  # the same again, without a seed
+    assert DAG.load("b.npz") == dag
+    assert bigdag_json("fit", file, "--no-bootstrap", "--out", "c.npz")["bootstrap"] is None
+    bigdag_("fit", file, "--bootstrap", 5, "--no-bootstrap", code=2)
+
+
+def test_outliers_and_missing_values_are_mended_and_said():
+    file, truth = real_looking(outliers=0.01, missing=0.03)
+    report = bigdag_json("fit", file, "--out", "a.npz")
+    assert (report["transform"], report["missing"]) == ("rank", "pairwise")
+    assert report["bootstrap"]["n_resamples"] == 100
+    assert report["assumption"] == "own variances"
+    wrong = len(links(DAG.load("a.npz")) ^ links(truth))
+    assert 2 * wrong < truth.n_arcs  # which is how many the empty graph has wrong
+    stdout = one_line(bigdag_("fit", file, "--out", "b.npz")[0])
+    for note in report["prepared"]:
+        assert one_line(note) in stdout
+    assert "ranks" in stdout
+    assert "are missing" in stdout
+    kept = bigdag_json("fit", file, "--transform", "none", "--out", "c.npz")
+    assert kept["transform"] == "none"
+    assert "outliers" in {found["finding"] for found in kept["findings"]}
+    assert len(links(DAG.load("c.npz")) ^ links(truth)) > 2 * wrong
+    gone = bigdag_json("fit", file, "--missing", "drop", "--out", "d.npz")
+    assert (gone["missing"], gone["transform"]) == ("drop", "rank")
+    assert gone["n_samples"] < 400
+    _, stderr = bigdag_("fit", file, "--missing", "error", "--out", "e.npz", code=1)
+    assert "--missing pairwise" in stderr
+    _, stderr = bigdag_("fit", file, *PROXIMAS, "--out", "e.npz", code=1)
+    assert "--missing pairwise" in stderr
+    assert not Path("e.npz").exists()
+
+
+def test_many_missing_values_are_refused_unless_asked_for():
+    file = table(n=200, edit=lambda f: f.assign(v2=f["v2"].where(np.arange(200) % 3 > 0)))
+    _, stderr = bigdag_("fit", file, code=1)
+    assert "'v2'" in stderr
+    assert "--missing" in stderr
+    assert bigdag_json("fit", file, "--missing", "pairwise")["missing"] == "pairwise"
+
+
+def test_a_named_method_takes_the_table_as_it_is_and_tells():
+    file, _ = real_looking(outliers=0.01)
+    report = bigdag_json("fit", file, "--method", "order-search-bic")
+    assert report["transform"] == "none"
+    assert report["prepared"] == []
+    assert report["assumption"] is None
+    assert "outliers" in {found["finding"] for found in report["findings"]}
+    stdout = one_line(bigdag_("fit", file, "--method", "order-search-bic", "--force")[0])
+    assert "--transform rank" in stdout
+    report = bigdag_json("fit", file, *PROXIMAS, "--transform", "auto", "--force")
+    assert report["transform"] == "rank"
+
+
+@pytest.mark.parametrize(
+    ("words", "assumption", "reason"),
+    [
+        (["--set", "criterion=bic"], "own variances", "as asked for"),
+        (["--set", "criterion=least_squares"], "equal variances", "as asked for"),
+        (["--standardise"], "own variances", "as ranks and scaled columns do"),
+        (["--transform", "rank"], "own variances", "as ranks and scaled columns do"),
+        (["--restarts", "2", "--gamma", "0", "--penalty", "2"], "equal variances", "is chance"),
+    ],
+)
+def test_options_of_the_default(words, assumption, reason, world):
+    report = bigdag_json("fit", world / "train.parquet", *words, "--seed", 0)
+    assert report["assumption"] == assumption
+    assert reason in report["explanation"]
 
 
 # ------------------------------------------------------------------ a search after the method
@@ -297,8 +482,9 @@ def test_methods_lists_all_and_knows_what_is_there(monkeypatch):
 
 def test_a_search_goes_on_from_the_dag_of_the_method(world):
     train = world / "train.parquet"
-    plain = bigdag_json("fit", train, "--lambda1", 0.05, "--out", "a.npz")
-    report = bigdag_json("fit", train, "--lambda1", 0.05, "--search", "--out", "b.npz")
+    fit = ["fit", train, *PROXIMAS, "--lambda1", 0.05]
+    plain = bigdag_json(*fit, "--out", "a.npz")
+    report = bigdag_json(*fit, "--search", "--out", "b.npz")
     assert (report["search"], plain["search"], plain["before_search"]) == (
         "least_squares", None, None,
     )  # fmt: skip
@@ -309,7 +495,7 @@ def test_a_search_goes_on_from_the_dag_of_the_method(world):
     model = OrderSearch(0.05, start=DAG.load("a.npz")).fit(X)
     assert DAG.load("b.npz") == model.dag_
     assert report["n_iter"] == plain["n_iter"] + model.n_iter_
-    stdout, _ = bigdag_("fit", train, "--search", "--out", "c.npz")
+    stdout, _ = bigdag_(*fit, "--search", "--out", "c.npz")
     assert "over orders by least squares, from " in stdout
 
 
@@ -364,14 +550,14 @@ def test_no_search_follows_an_interrupted_method(scripted):
 
 @pytest.mark.parametrize("score", ["least_squares", "bic"])
 def test_an_interrupted_search_keeps_the_dag_of_the_method(score, monkeypatch):
-    bigdag_("fit", table(d=10), "--quiet", "--out", "a.npz")
+    bigdag_("fit", table(d=10), *PROXIMAS, "--quiet", "--out", "a.npz")
 
     def interrupted(self):
         raise KeyboardInterrupt
 
     for name in ("bic.InsertionSearch", "least_squares.LeastSquaresSearch"):
         monkeypatch.setattr(f"bigdag.search.{name}.work", interrupted)
-    words = ["--search", "--search-criterion", score, "--out", "b.npz", "--json"]
+    words = [*PROXIMAS, "--search", "--search-criterion", score, "--out", "b.npz", "--json"]
     stdout, stderr = bigdag_("fit", "t.csv", *words, code=1)
     assert json.loads(stdout)["status"] == "interrupted"
     assert "The fit was interrupted. The best DAG so far was written to b.npz" in stderr
@@ -388,12 +574,13 @@ def test_lambda1_is_chosen_from_the_data(world):
     model = OrderSearch("bic", gamma=0.5).fit(read_table(train))
     assert report["lambda1"] == model.lambda1_
     assert DAG.load("a.npz") == model.dag_
-    bigdag_("fit", train, "--quiet", "--out", "start.npz")
-    report = bigdag_json("fit", train, "--search", *words, "--out", "b.npz")
+    bigdag_("fit", train, *PROXIMAS, "--quiet", "--out", "start.npz")
+    words = [*PROXIMAS, "--search", *words]
+    report = bigdag_json("fit", train, *words, "--out", "b.npz")
     model = OrderSearch("bic", gamma=0.5, start=DAG.load("start.npz")).fit(read_table(train))
     assert report["lambda1"] == model.lambda1_
     assert DAG.load("b.npz") == model.dag_
-    stdout, _ = bigdag_("fit", train, "--search", *words, "--out", "c.npz")
+    stdout, _ = bigdag_("fit", train, *words, "--out", "c.npz")
     assert f"{model.lambda1_:.4g}, chosen by the extended BIC" in stdout
 
 
@@ -408,7 +595,7 @@ def test_a_penalty_is_chosen_by_rows_held_out(world):
     assert DAG.load("a.npz") == model.dag_
     stdout, _ = bigdag_("fit", train, *words, "--out", "b.npz")
     assert f"{model.penalty_:.3g}, chosen by the rows held out" in stdout
-    words = ["--search", "--search-criterion", "bic", "--penalty", "auto"]
+    words = [*PROXIMAS, "--search", "--search-criterion", "bic", "--penalty", "auto"]
     report = bigdag_json("fit", train, *words, "--out", "c.npz")
     assert report["penalty"] in 8 * 2 ** (-np.arange(12) / 2)
     Path("s.csv").write_text("2,1\n1,3\n")
@@ -436,7 +623,8 @@ def worth_it(X, weights, penalty):
 def test_threshold_auto_keeps_what_is_worth_its_cost(word, world):
     X = read_table(world / "train.parquet").X[:, :12]
     np.save("t.npy", X)
-    words = ["fit", "t.npy", "--method", word, "--lambda1", 0.01, "--max-iter", 20, "--seed", 0]
+    words = ["fit", "t.npy", "--method", word, "--max-iter", 20, "--seed", 0]
+    words += ["--lambda1", 0.01] if word in NAMED else []
     full = bigdag_json(*words, "--out", "a.npz")
     cut = bigdag_json(*words, "--threshold", "auto", "--out", "b.npz")
     assert cut["threshold"] == "auto"
@@ -444,9 +632,9 @@ def test_threshold_auto_keeps_what_is_worth_its_cost(word, world):
     a, b = (DAG.load(f"{name}.npz").weights.toarray() for name in "ab")
     np.testing.assert_array_equal(b[b != 0], a[b != 0])
     assert cut["n_arcs"] == np.count_nonzero(b) <= np.count_nonzero(a)
-    assert worth_it(X, b, arc_penalty(300, 12))
+    assert worth_it(X, b, arc_cost(300, 12))
     if np.count_nonzero(a) > np.count_nonzero(b):
-        assert not worth_it(X, a, arc_penalty(300, 12))
+        assert not worth_it(X, a, arc_cost(300, 12))
     few = bigdag_json(*words, "--threshold", "auto", "--penalty", 1e5, "--out", "c.npz")
     assert few["n_arcs"] == 0
     assert few["var_sortability"] is None
@@ -461,7 +649,7 @@ def arcs_of(dag):
     return {(dag.names[i], dag.names[j]) for i, j in zip(*dag.weights.nonzero())}
 
 
-@pytest.mark.parametrize("word", METHODS)
+@pytest.mark.parametrize("word", NAMED)
 def test_check_units_compares_both_fits_of_every_method(word, world):
     row = METHODS[word]
     X = read_table(world / "train.parquet").X[:, :10]
@@ -509,7 +697,7 @@ def test_check_units_says_what_it_means():
     assert bad["check_units"]["f1"] < 0.7
     assert bad["check_units"]["meaning"].startswith("Much of this answer rests on the units")
     (frame / frame.std(ddof=0)).to_csv("same.csv", index=False)
-    same = bigdag_json("fit", "same.csv", *words, "--out", "c.npz")["check_units"]
+    same = bigdag_json("fit", "same.csv", *PROXIMAS, *words, "--out", "c.npz")["check_units"]
     assert same["f1"] == 1
     assert "variance 1 as they are" in same["meaning"]
     none = bigdag_json("fit", "odd.csv", "--method", "empty", *words, "--out", "d.npz")
@@ -554,26 +742,37 @@ def test_a_covariance_matrix_has_variances_and_units_too():
     frame = pd.read_csv(table(n=200, d=10)) * np.logspace(1, -1, 10)
     frame.to_csv("t.csv", index=False)
     np.save("cov.npy", frame.cov(ddof=0).to_numpy())
-    words = ["--lambda1", 0.01, "--threshold", "auto", "--check-units"]
+    words = [*PROXIMAS, "--lambda1", 0.01, "--threshold", "auto", "--check-units"]
     of_table = bigdag_json("fit", "t.csv", *words, "--out", "a.npz")
     matrix = ["fit", "cov.npy", "--covariance", "--n-samples", 200]
     of_matrix = bigdag_json(*matrix, *words, "--out", "b.npz")
     assert of_matrix["var_sortability"] == of_table["var_sortability"]
     for key in ("same", "reversed", "only_raw", "only_standardised", "f1", "meaning"):
         assert of_matrix["check_units"][key] == of_table["check_units"][key]
-    bigdag_("fit", "t.csv", "--standardise", "--quiet", "--out", "c.npz")
-    bigdag_(*matrix, "--standardise", "--quiet", "--out", "d.npz")
-    both = (DAG.load(f"{name}.npz").weights.toarray() for name in "cd")
-    np.testing.assert_allclose(*both, atol=1e-6)
+    for method in ("auto", "proximas"):
+        words = [
+            "--method",
+            method,
+            "--standardise",
+            "--quiet",
+            "--no-bootstrap",
+            "--force",
+            "--out",
+        ]
+        bigdag_("fit", "t.csv", *words, "c.npz")
+        bigdag_(*matrix, *words, "d.npz")
+        both = (DAG.load(f"{name}.npz").weights.toarray() for name in "cd")
+        np.testing.assert_allclose(*both, atol=1e-6)
 
 
 def test_a_constant_column_is_told_of_once():
     file = table(edit=lambda f: f.assign(v1=7.0))
-    _, stderr = bigdag_("fit", file, "--standardise", "--check-units")
-    assert stderr == "Warning: 1 of 4 columns are constant and become isolated nodes: 'v1'.\n"
+    for words in ([], [*PROXIMAS, "--check-units"]):
+        _, stderr = bigdag_("fit", file, "--standardise", *words, "--force")
+        assert stderr == "Warning: 1 of 4 columns are constant and become isolated nodes: 'v1'.\n"
     frame = pd.read_csv(file)
     np.save("cov.npy", frame.cov(ddof=0).to_numpy())
-    words = ["fit", "cov.npy", "--covariance", "--n-samples", 60, "--check-units"]
+    words = ["fit", "cov.npy", "--covariance", "--n-samples", 60, *PROXIMAS, "--check-units"]
     _, stderr = bigdag_(*words, "--threshold", "auto", "--search")
     assert stderr == "Warning: 1 of 4 columns are constant and become isolated nodes: 'x1'.\n"
 
@@ -640,24 +839,25 @@ def test_limits_are_no_error(scripted):
     scripted("converged")
     report = bigdag_json("fit", table(), "--method", "scripted", "--max-iter", 1)
     assert report["status"] == "max_iter"
-    assert bigdag_json("fit", "t.csv", "--time-limit", 1e-9, "--force")["status"] == "time_limit"
+    words = [*PROXIMAS, "--time-limit", 1e-9, "--force"]
+    assert bigdag_json("fit", "t.csv", *words)["status"] == "time_limit"
 
 
 def test_an_interrupt_outside_of_the_fit_writes_nothing(monkeypatch):
-    def interrupted(*_):
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bigdag.data.tables.read_table", interrupted)
+    monkeypatch.setattr("bigdag.data.tables.read_prepared", interrupted)
     _, stderr = bigdag_("fit", table(), code=1)
     assert stderr == "Error: Interrupted.\n"
     assert os.listdir() == ["t.csv"]
 
 
 def test_a_fault_of_bigdag_itself_shows_its_traceback(monkeypatch):
-    def broken(*_):
+    def broken(*_, **__):
         raise ZeroDivisionError("a fault")
 
-    monkeypatch.setattr("bigdag.data.tables.read_table", broken)
+    monkeypatch.setattr("bigdag.data.tables.read_prepared", broken)
     with pytest.raises(ZeroDivisionError):
         bigdag_("fit", table())
 
@@ -758,10 +958,14 @@ BAD_TABLES = {
 }
 
 
+@pytest.mark.parametrize("method", ["auto", "proximas"])
 @pytest.mark.parametrize("fault", BAD_TABLES)
-def test_bad_tables(fault):
+def test_bad_tables(fault, method):
     edit, words = BAD_TABLES[fault]
-    stdout, stderr = bigdag_("fit", table(edit=edit), code=1)
+    if (fault, method) == ("a NaN", "auto"):  # is no fault: see the automatic method
+        assert bigdag_json("fit", table(edit=edit))["missing"] == "pairwise"
+        return
+    stdout, stderr = bigdag_("fit", table(edit=edit), "--method", method, code=1)
     assert words in stderr
     assert stderr.startswith("Error: t.csv: ")
     assert stderr.count("\n") == 1
@@ -828,9 +1032,9 @@ def test_odd_tables_that_work():
     ("words", "sentence"),
     [
         (["--method", "proximass"], "There is no method 'proximass'. Did you mean 'proximas'?"),
-        (["--lambda1", "-1"], "lambda1 must be a number >= 0"),
-        (["--lambda2", "-1"], "lambda2 must be a number >= 0"),
-        (["--lambda1", "nan"], "lambda1 must be a number >= 0"),
+        ([*PROXIMAS, "--lambda1", "-1"], "lambda1 must be a number >= 0"),
+        ([*PROXIMAS, "--lambda2", "-1"], "lambda2 must be a number >= 0"),
+        ([*PROXIMAS, "--lambda1", "nan"], "lambda1 must be a number >= 0"),
         (["--max-iter", "0"], "max_iter must be an integer >= 1"),
         (["--time-limit", "0"], "time_limit must be a number > 0"),
         (["--seed", "-4"], "random_state must be"),
@@ -843,29 +1047,48 @@ def test_odd_tables_that_work():
         (["--out", "t.csv", "--force"], "t.csv is the table itself"),
         (["--out", "."], "suffix of a DAG's file"),
         (["--set", "improve"], "--set needs NAME=VALUE. Got 'improve'"),
-        (["--set", "improve=maybe"], "improve must be one of True, False"),
+        ([*PROXIMAS, "--set", "improve=maybe"], "improve must be one of True, False"),
         (["--set", "callback=1"], "--set callback needs Python"),
         (["--covariance"], "--covariance needs --n-samples"),
         (["--n-samples", "5"], "--n-samples goes with --covariance"),
         (["--covariance", "--n-samples", "1"], "--n-samples must be at least 2. Got 1 instead."),
         (["--lambda1", "much"], "for '--lambda1': 'much' is neither a number nor 'bic'"),
         (["--threshold", "much"], "for '--threshold': 'much' is neither a number nor 'auto'"),
-        (["--lambda1", "bic"], "'proximas' cannot choose lambda1 from the data. Methods that can: "
-         "order-search. So does --search with --search-criterion least_squares."),
-        (["--lambda1", "bic", "--search", "--search-criterion", "bic"], "cannot choose lambda1"),
+        ([*PROXIMAS, "--lambda1", "bic"], "'proximas' cannot choose lambda1 from the data. "
+         "Methods that can: order-search. So does --search with --search-criterion least_squares."),
+        ([*PROXIMAS, "--lambda1", "bic", "--search", "--search-criterion", "bic"],
+         "cannot choose lambda1"),
         (["--method", "order-search-bic", "--lambda1", "bic"], "cannot choose lambda1"),
         (["--search-criterion", "bic"], "--search-criterion goes with --search."),
-        (["--search", "--search-criterion", "aic"], "criterion must be one of 'least_squares'"),
-        (["--gamma", "0.5"], "--gamma and --penalty are of the extended BIC. They go with "
-         "--method order-search-bic, --search-criterion bic, --lambda1 bic or --threshold auto."),
+        ([*PROXIMAS, "--search", "--search-criterion", "aic"],
+         "criterion must be one of 'least_squares'"),
+        ([*PROXIMAS, "--gamma", "0.5"], "--gamma and --penalty are of the extended BIC. "
+         "They go with --method auto, --method order-search-bic, --search-criterion bic, "
+         "--lambda1 bic or --threshold auto."),
         (["--method", "order-search", "--penalty", "2"], "are of the extended BIC"),
-        (["--threshold", "auto", "--penalty", "auto"], "--penalty auto goes with --method "
-         "order-search-bic or --search-criterion bic."),
+        ([*PROXIMAS, "--threshold", "auto", "--penalty", "auto"], "--penalty auto goes with "
+         "--method order-search-bic or --search-criterion bic."),
         (["--penalty", "much"], "for '--penalty': 'much' is neither a number nor 'auto'"),
-        (["--search", "--restarts", "3"], "--restarts goes with --method order-search-bic or"),
+        ([*PROXIMAS, "--search", "--restarts", "3"], "--restarts goes with a search by BIC: "
+         "--method auto, --method order-search-bic or --search-criterion bic."),
         (["--method", "order-search-bic", "--gamma", "-1"], "gamma must be a number "),
-        (["--threshold", "auto", "--penalty", "-1"], "penalty must be a number >= 0"),
+        ([*PROXIMAS, "--threshold", "auto", "--penalty", "-1"], "penalty must be a number >= 0"),
         (["--method", "order-search-bic", "--restarts", "-1"], "restarts must be an integer >= 0"),
+        (["--lambda1", "0.1"], "The method 'auto' has no parameter 'lambda1'. Methods that have "
+         "it: proximas, optimas, "),
+        (["--lambda1", "bic"], "'auto' has no parameter 'lambda1'. Methods that have it: proximas"),
+        (["--lambda2", "1"], "'auto' has no parameter 'lambda2'. Methods that have it: proximas"),
+        (["--search"], "--search goes with a method that is named, such as --method proximas"),
+        (["--check-units"], "--check-units goes with a method that is named"),
+        (["--penalty", "auto"], "--penalty auto goes with --method order-search-bic or "
+         "--search-criterion bic. The automatic method takes a number."),
+        (["--penalty", "0"], "penalty must be a number > 0. Got 0.0 instead."),
+        (["--gamma", "-1"], "gamma must be a number "),
+        (["--restarts", "-1"], "restarts must be an integer >= 0"),
+        (["--set", "criterion=least_squares", "--restarts", "3"], "goes with a search by BIC"),
+        (["--set", "criterion=aic"], "criterion must be one of 'auto', 'least_squares', 'bic'"),
+        (["--set", "transformation=rank"], "In bigdag fit, --transform says it."),
+        (["--transform", "ranks"], "--transform must be one of 'none', 'rank', 'log1p', 'auto'"),
         (["--warm-start", "none.npz"], "'none.npz' does not exist"),
         (["--lamda1", "1"], "No such option"),
     ],
@@ -878,11 +1101,13 @@ def test_bad_words_of_fit(words, sentence):
 
 
 def test_bad_words_are_refused_before_the_table_is_read(monkeypatch):
-    def unread(*_):
+    def unread(*_, **__):
         raise AssertionError("the table was read")
 
-    monkeypatch.setattr("bigdag.data.tables.read_table", unread)
-    bigdag_("fit", table(), "--lambda1", -1, code=2)
+    for name in ("read_table", "read_prepared"):
+        monkeypatch.setattr(f"bigdag.data.tables.{name}", unread)
+    bigdag_("fit", table(), *PROXIMAS, "--lambda1", -1, code=2)
+    bigdag_("fit", "t.csv", "--check-units", code=2)
     Path("t.dag.parquet").touch()
     _, stderr = bigdag_("fit", "t.csv", code=2)
     assert "t.dag.parquet exists already and was left alone" in stderr
@@ -901,7 +1126,7 @@ def test_an_option_the_method_has_not_names_those_that_have_it(scripted):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there():
-    words = ["--set", "engine=dense", "--device", "cuda"]
+    words = [*PROXIMAS, "--set", "engine=dense", "--device", "cuda"]
     _, stderr = bigdag_("fit", table(), *words, code=2)
     assert "device must be one that is there" in stderr
 
@@ -934,11 +1159,15 @@ def test_unknown_and_missing_words(word, sentence):
         (["--d", "1"], "d must be a whole number, at least 2"),
         (["--noise", "gausian"], "Got 'gausian' instead. Did you mean 'gaussian'?"),
         (["--graph", "BA"], "graph must be one of 'ER', 'SF'"),
-        (["--scale", "ev"], "Did you mean 'EV'?"),
+        (["--variance", "ev"], "Did you mean 'EV'?"),
         (["--graph", "SF", "--k", "1.5"], "k must be a whole number for graph='SF'"),
         (["--n", "1"], "n must be an integer >= 2. Got 1 instead."),
         (["--seed", "-1"], "seed must be an integer >= 0. Got -1 instead."),
         (["--standardise", "--iscm"], "exclude each other"),
+        (["--mixed-units", "--iscm"], "exclude each other"),
+        (["--missing", "1"], "missing must be a share of the values, at least 0 and below 1"),
+        (["--outliers", "-0.1"], "outliers must be a share of the values"),
+        (["--outliers", "nan"], "outliers must be a share of the values"),
     ],
 )  # fmt: skip
 def test_bad_words_of_simulate(words, sentence):
@@ -1055,7 +1284,20 @@ def test_names_that_look_like_markup_are_shown_as_they_are():
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("text", ["README.md", "Makefile", "docs/guide.md", "docs/experiments.md"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "README.md",
+        "Makefile",
+        "docs/guide.md",
+        "docs/bootstrap.md",
+        "docs/experiments.md",
+        "docs/tutorial.md",
+        "docs/files.md",
+        "docs/explore.md",
+        "docs/index.md",
+    ],
+)
 def test_every_command_in_the_texts_is_one(text):
     code = (ROOT / text).read_text().replace("\\\n", " ")
     if text.endswith(".md"):
@@ -1157,3 +1399,11 @@ def test_the_help_of_a_word_imports_nothing_heavy():
     told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     heavy = {"numpy", "scipy", "numba", "pandas", "sklearn", "pyarrow", "torch", "matplotlib"}
     assert not heavy & set(told.splitlines()[-1].split())
+
+
+def test_show_takes_a_radius_around_a_variable_only(tmp_path):
+    path = tmp_path / "dag.npz"
+    DAG([[0, 1], [0, 0]]).save(path)
+    result = CliRunner().invoke(app, ["show", str(path), "--radius", "2"])
+    assert result.exit_code == 2
+    assert "--radius goes with --variable" in result.stderr

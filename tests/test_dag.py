@@ -20,11 +20,13 @@ from scipy import sparse
 from bigdag.errors import (
     BigdagError,
     DataError,
+    DataWarning,
     GraphError,
     MissingExtraError,
     OutputExistsError,
     ParameterError,
 )
+from bigdag.graph.arcs import digest_of
 from bigdag.graph.dag import DAG
 from bigdag.graph.files import check_output
 from bigdag.writing import whole_file
@@ -80,7 +82,24 @@ def dags(draw, max_nodes=7):
     if draw(st.booleans()):
         rows = draw(st.lists(st.booleans(), min_size=d, max_size=d))
         reversible = (W != 0) & np.array(rows, dtype=bool)[:, None]
-    return DAG(W, names, order, reversible)
+    m = int(np.count_nonzero(W))
+    columns = st.dictionaries(st.sampled_from(["probability", "required", "a_1"]), st.booleans())
+    arc_data, node_data = (
+        {
+            name: draw(st.lists(st.booleans() if flags else st.floats(), min_size=k, max_size=k))
+            for name, flags in draw(columns).items()
+        }
+        for k in (m, d)
+    )
+    about = draw(st.dictionaries(st.text(), st.text() | st.floats() | st.none(), max_size=2))
+    return DAG(W, names, order, reversible, arc_data=arc_data, node_data=node_data, about=about)
+
+
+def identical(one, other):
+    """Tell whether two DAGs have the same arcs and the same data of arcs and nodes."""
+    return digest_of(one._graph()._replace(about={})) == digest_of(
+        other._graph()._replace(about={})
+    )
 
 
 def diamond():
@@ -335,9 +354,12 @@ def test_a_file_gives_back_the_same_dag(tmp_path, suffix, dag):
     path = tmp_path / f"dag{suffix}"
     dag.save(path, force=True)
     back = DAG.load(path)
-    assert back == dag
+    assert identical(back, dag)
     assert back.named == dag.named
-    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    lost = suffix == ".csv" and not dag.n_nodes  # a file of nodes without a row
+    assert back.about == ({} if lost else dag.about)
+    beside = {"dag.nodes.csv"} if suffix == ".csv" else set()
+    assert {p.name for p in tmp_path.iterdir()} == {path.name} | beside
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -350,13 +372,103 @@ def test_awkward_names_survive(tmp_path, suffix):
     assert DAG.load(str(tmp_path / f"dag{suffix}")) == dag
 
 
-def test_csv_is_plain_for_pandas(tmp_path):
-    dag = diamond()
+def test_arcs_are_ranked_by_the_best_that_is_known_of_them():
+    W = sparse.csc_array([[0, 5.0, 4.0, 3.0], [0] * 4, [0] * 4, [0] * 4])
+    dag = DAG(W)
+    assert dag.edges()["weight"].tolist() == [5.0, 4.0, 3.0]
+    dag = dag.annotated(arc_data={"evidence": [1.0, 7.0, -2.0]})
+    assert dag.edges()["weight"].tolist() == [4.0, 5.0, 3.0]
+    dag = dag.annotated(reversible=W == 4.0)  # directed arcs come first
+    assert dag.edges()["weight"].tolist() == [5.0, 3.0, 4.0]
+    assert dag.ranking(directed=False).argmax() == 1
+    assert (dag.ranking() > 0).all()
+    dag = dag.annotated(arc_data={"probability": [0.2, np.nan, 0.9], "adjacency": [1, 0.5, 0.9]})
+    assert dag.edges()["weight"].tolist() == [3.0, 5.0, 4.0]
+    assert dag.edges(by="evidence")["weight"].tolist() == [4.0, 5.0, 3.0]
+    assert dag.ranking(directed=False).argmax() == 0
+    assert dag.edges(by="weight")["weight"].tolist() == [5.0, 4.0, 3.0]
+    with pytest.raises(ParameterError, match="`by` must be one of 'auto', 'weight', 'evidence'"):
+        dag.edges(by="size")
+
+
+def test_a_csv_holds_arcs_and_nothing_else(tmp_path):
+    dag = diamond().annotated(
+        arc_data={"probability": [1, 0.5, 0.25, 0.1], "required": [True, False, True, False]},
+        node_data={"mean": np.arange(5)},
+    )
     dag.save(tmp_path / "dag.csv")
     lines = (tmp_path / "dag.csv").read_text().splitlines()
-    assert lines[:2] == ['"source",target,weight', "sky,wind,-3.0"]
+    assert lines[0] == "source,target,weight,probability,required"
+    assert "sky,wind,-3.0,0.5,false" in lines
+    assert [line.split(",")[3] for line in lines[1:]] == ["1.0", "0.5", "0.25", "0.1"]
+    assert len(lines) == 1 + dag.n_arcs
     table = pd.read_csv(tmp_path / "dag.csv")
-    pd.testing.assert_frame_equal(table.dropna(), dag.edges(), check_dtype=False)
+    pd.testing.assert_frame_equal(table, dag.edges(), check_dtype=False)
+    nodes = pd.read_csv(tmp_path / "dag.nodes.csv")
+    assert nodes["name"].tolist() == list(dag.names)
+    assert np.argsort(nodes["place"]).tolist() == dag.order.tolist()
+    assert nodes["mean"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_csv_without_its_nodes_is_a_list_of_arcs(tmp_path):
+    diamond().save(tmp_path / "dag.csv")
+    (tmp_path / "dag.nodes.csv").unlink()
+    with pytest.warns(DataWarning, match=r"no dag\.nodes\.csv beside it, so variables without"):
+        dag = DAG.load(tmp_path / "dag.csv")
+    pd.testing.assert_frame_equal(dag.edges(), diamond().edges())
+    assert set(dag.names) == {"sky", "rain", "wind", "sea"}
+
+
+def test_data_of_arcs_and_nodes_stay_with_them():
+    dag = diamond().annotated(
+        reversible=diamond().weights > 1.5,
+        arc_data={"p": [1.0, 0.5, 0.25, 0.1]},
+        node_data={"mean": np.arange(5), "noise_variance": np.ones(5)},
+        about={"method": "by hand"},
+    )
+    part = dag.subgraph(["stone", "sea", "wind", "sky"])
+    assert part.edges()["p"].tolist() == [0.5, 0.1]
+    assert part.node_data.keys() == {"mean"}
+    assert part.node_data["mean"].tolist() == [4, 3, 2, 0]
+    turned = dag.subgraph(dag.names[::-1])
+    assert turned.node_data.keys() == {"mean", "noise_variance"}
+    assert identical(turned.subgraph(dag.names), dag)
+    strong = dag.threshold(0.9)
+    assert strong.edges()[["weight", "p"]].to_numpy().tolist() == [[-3, 0.5], [2, 0.1], [1, 1]]
+    assert strong.node_data.keys() == {"mean"}
+    assert identical(dag.threshold(0.1), dag)
+    assert strong.about == part.about == {"method": "by hand"}
+    matrix = sparse.csr_array(dag.weights * 2)
+    assert np.array_equal(dag.annotated(arc_data={"p": matrix}).arc_data["p"], dag.weights.data * 2)
+    assert not identical(dag, dag.annotated(arc_data={"p": np.ones(4)}))
+    assert dag == dag.annotated(arc_data={"p": np.ones(4)})
+    said = dag.annotated(about={"more": np.float64(2), "nan": np.nan, "list": np.arange(2)}).about
+    assert said == {"method": "by hand", "more": 2.0, "nan": None, "list": [0, 1]}
+    kept = dag.with_arcs(sparse.csr_array(np.eye(5)[[1, 4, 4, 4, 4]]))
+    assert kept.edges()[["source", "target", "p"]].to_numpy().tolist() == [["sky", "rain", 1.0]]
+    assert dag.with_arcs(sparse.csc_array((5, 5))).n_arcs == 0
+    assert DAG(np.zeros((5, 5))).with_arcs(sparse.csc_array((5, 5))).n_arcs == 0
+    with pytest.raises(GraphError, match=r"`kept` must have the shape \(5, 5\)"):
+        dag.with_arcs(np.eye(4))
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"arc_data": {"p": [1, 2]}}, "'p' must have one entry for each of the 4 arcs"),
+        ({"arc_data": {"weight": np.ones(4)}}, "such as 'weight' and 'order'. Got 'weight'"),
+        ({"arc_data": {"a b": np.ones(4)}}, "letters, digits and underscores.* Got 'a b'"),
+        ({"arc_data": {3: np.ones(4)}}, "Got 3"),
+        ({"arc_data": {"p": ["a"] * 4}}, "numbers or truth values"),
+        ({"arc_data": {"p": np.ones((4, 4))}}, r"shape \(5, 5\). Got \(4, 4\)"),
+        ({"node_data": {"mean": np.ones(4)}}, "each of the 5 nodes"),
+        ({"about": {"a": {1, 2}}}, "what JSON can hold"),
+        ({"about": ["a"]}, "must be a dictionary"),
+    ],
+)
+def test_bad_data_of_arcs_and_nodes_are_refused(more, words):
+    with pytest.raises(GraphError, match=words):
+        DAG(diamond().weights, **more)
 
 
 def test_parquet_is_plain_for_pandas(tmp_path):
@@ -366,6 +478,10 @@ def test_parquet_is_plain_for_pandas(tmp_path):
     pd.testing.assert_frame_equal(table, dag.edges(), check_dtype=False)
     table.to_parquet(tmp_path / "mine.parquet")  # pandas drops the header of bigdag
     assert DAG.load(tmp_path / "mine.parquet").names == ("sky", "wind", "sea", "rain")
+    mine = table.assign(probability=[1, 0.5, None, 0.1], note="text", count=[1, 2, 3, 4])
+    mine.iloc[::-1].to_parquet(tmp_path / "mine.parquet")  # with an index
+    data = DAG.load(tmp_path / "mine.parquet").edges(by="weight")
+    pd.testing.assert_frame_equal(data, mine.drop(columns="note"), check_dtype=False)
 
 
 @pytest.mark.parametrize(
@@ -416,9 +532,11 @@ def test_graphml_is_read_by_networkx_and_igraph(tmp_path):
     dag = DAG(diamond().weights, names, reversible=flags)
     dag.save(tmp_path / "dag.graphml")
     graph = nx.read_graphml(tmp_path / "dag.graphml")
-    assert [graph.nodes[v]["name"] for v in graph] == ["<a & b>", "ü", "sea", "x\ufffdy", "lone"]
+    assert list(graph) == ["<a & b>", "ü", "sea", "x\ufffdy", "lone"]
+    assert [graph.nodes[v]["name"] for v in graph] == list(graph)
     np.testing.assert_array_equal(nx.to_numpy_array(graph), dag.weights.toarray())
-    assert [graph.edges[e]["reversible"] for e in (("n0", "n2"), ("n0", "n1"))] == [True, False]
+    assert graph.edges["<a & b>", "sea"]["reversible"]
+    assert not graph.edges["<a & b>", "ü"]["reversible"]
     other = igraph.Graph.Read_GraphML(str(tmp_path / "dag.graphml"))
     assert other.is_directed()
     assert other.vs["name"][0] == "<a & b>"
@@ -427,10 +545,25 @@ def test_graphml_is_read_by_networkx_and_igraph(tmp_path):
     }
 
 
+def test_ids_in_graphml_are_the_names_where_xml_can_hold_them(tmp_path):
+    names = ["\x00", "\x01", "", "\ufffd", "a\tb\n c "]
+    dag = DAG(diamond().weights, names)
+    dag.save(tmp_path / "dag.graphml")
+    assert list(nx.read_graphml(tmp_path / "dag.graphml")) == [
+        "\ufffd", "\ufffd 1", " 1", "\ufffd 2", "a\tb\n c ",
+    ]  # fmt: skip
+    assert DAG.load(tmp_path / "dag.graphml") == dag
+
+
 def test_graphml_of_networkx_is_read(tmp_path):
-    dag = diamond()
+    dag = diamond().annotated(
+        arc_data={"p": [0.5, np.nan, 1, 2], "known": [True, False, True, True]},
+        node_data={"mean": np.arange(5)},
+    )
     nx.write_graphml(dag.to_networkx(), tmp_path / "theirs.graphml")
-    assert DAG.load(tmp_path / "theirs.graphml") == DAG(dag.weights, dag.names)
+    back = DAG.load(tmp_path / "theirs.graphml")
+    assert identical(DAG(back.weights, back.names, dag.order, arc_data=back.arc_data,
+                         node_data=back.node_data), dag)  # fmt: skip
     nx.write_graphml(dag.to_networkx().to_undirected(), tmp_path / "flat.graphml")
     with pytest.raises(DataError, match="undirected"):
         DAG.load(tmp_path / "flat.graphml")
@@ -465,8 +598,8 @@ def test_a_broken_file_is_a_data_error(tmp_path, suffix):
         broken.append(whole[: len(whole) // 2] + b"\x55" * 20 + whole[len(whole) // 2 + 20 :])
     for k, content in enumerate(broken):
         path.write_bytes(content)
-        if suffix == ".csv" and k >= 2:
-            continue  # a CSV file cut at the end of a row is a shorter edge list
+        if suffix == ".csv" and k == 3:
+            continue  # the last row without its end
         with pytest.raises(DataError, match="dag"):
             DAG.load(path)
 
@@ -485,10 +618,10 @@ def test_a_file_with_a_cycle_is_a_graph_error(tmp_path, suffix, monkeypatch):
 @pytest.mark.parametrize("suffix", [s for s in SUFFIXES if s != ".csv"])
 def test_a_newer_format_is_refused(tmp_path, suffix, monkeypatch):
     for module in ("edge_lists", "formats", "graphml"):
-        monkeypatch.setattr(f"bigdag.graph.{module}.VERSION", 2)
+        monkeypatch.setattr(f"bigdag.graph.{module}.version_of", lambda graph: 3)
     diamond().save(tmp_path / f"dag{suffix}")
     monkeypatch.undo()
-    with pytest.raises(DataError, match=r"format 2.*newer bigdag"):
+    with pytest.raises(DataError, match=r"format 3.*newer bigdag"):
         DAG.load(tmp_path / f"dag{suffix}")
 
 
@@ -587,3 +720,29 @@ def test_a_symlink_is_written_through(tmp_path):
     diamond().save(tmp_path / "link.json", force=True)
     assert (tmp_path / "link.json").is_symlink()
     assert DAG.load(tmp_path / "real.json") == diamond()
+
+
+def test_a_number_that_is_the_name_of_another_node_is_refused_and_not_guessed():
+    dag = DAG([[0, 1, 0], [0, 0, 1], [0, 0, 0]], names=["1", "2", "x"])
+    assert dag.parents("2") == ["1"]
+    for number, other in [(1, ", and '2' for"), (2, ", and 'x' for")]:
+        with pytest.raises(GraphError, match=f"'{number}' for that one{other}"):
+            dag.parents(number)
+        with pytest.raises(GraphError, match="Give names as text"):
+            dag.subgraph([number])
+    assert dag.parents(0) == []
+    assert dag.neighbourhood("1").names == ("1", "2")
+    counted = DAG(dag.weights, names=["0", "1", "2"])  # a table of pandas without names
+    assert counted.parents(1) == counted.parents("1") == ["0"]
+
+
+def test_a_name_in_other_capitals_is_offered():
+    with pytest.raises(GraphError, match=r"Did you mean 'TP53'\?"):
+        DAG([[0, 1], [0, 0]], names=["TP53", "MDM2"]).parents("tp53")
+
+
+def test_a_column_of_a_group_leads_to_the_one_that_stands_for_it():
+    dag = DAG([[0, 1], [0, 0]], names=["income", "age"])
+    dag = dag.annotated(about={"groups": {"income": ["income_eur"]}})
+    with pytest.raises(GraphError, match="the same as 'income', which stands for the group"):
+        dag.children("income_eur")

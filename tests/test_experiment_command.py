@@ -111,12 +111,12 @@ def test_plan_takes_all_experiments_at_once_and_says_what_is_too_large():
 
 
 def test_a_method_that_is_not_installed_is_said_before_anything_runs(monkeypatch, fake):
-    Path("torch.toml").write_text(PLAN.replace('"empty"', '"notears"'))
-    monkeypatch.setattr(type(METHODS["notears"]), "installed", property(lambda m: not m.extra))
+    Path("torch.toml").write_text(PLAN.replace('"empty"', '"golem-ev"'))
+    monkeypatch.setattr(type(METHODS["golem-ev"]), "installed", property(lambda m: not m.extra))
     stdout, _ = experiment("plan", "torch.toml")
-    assert "not installed  notears: pip install 'bigdag[torch]'" in stdout
+    assert "not installed  golem-ev: pip install 'bigdag[torch]'" in stdout
     _, stderr = experiment("run", "torch.toml", code=1)
-    assert "notears needs the package 'torch'" in stderr
+    assert "golem-ev needs the package 'torch'" in stderr
     with Store("runs.db", read_only=True) as store:
         assert store.counts() == []
     done = as_json("run", "torch.toml", "--skip-missing")

@@ -61,18 +61,18 @@ def test_every_shipped_plan_loads_and_says_what_it_is(experiment, preset):
 TABLE_2 = {
     "exp1": (
         {"d": [1000, 5000], "k": [1, 2, 4], "n": [1000, 10000], "graph": ["ER", "SF"],
-         "noise": ["gaussian", "exponential", "gumbel"], "scale": ["EV", "NV"],
+         "noise": ["gaussian", "exponential", "gumbel"], "variance": ["EV", "NV"],
          "seed": list(range(10))},
         1440, Limits(3600, 4, 16 * GB, None),
     ),
     "exp2": (
         {"d": [5000], "k": [1], "n": [1000, 10000], "graph": ["ER"], "noise": ["gaussian"],
-         "scale": ["EV", "NV"], "seed": [0]},
+         "variance": ["EV", "NV"], "seed": [0]},
         4, Limits(24 * 3600, 4, 16 * GB, 3600),
     ),
     "exp3": (
         {"d": [5000, 10000, 15000, 20000], "k": [1], "n": [1000, 10000], "graph": ["ER"],
-         "noise": ["gaussian"], "scale": ["EV"], "seed": [0]},
+         "noise": ["gaussian"], "variance": ["EV"], "seed": [0]},
         8, Limits(3600, 32, 128 * GB, None),
     ),
 }  # fmt: skip
@@ -105,6 +105,11 @@ def test_the_methods_of_table_1_have_its_hyperparameters(experiment, preset):
     for row in rows[:2]:
         assert row.parameters["acyclic_from"] == share
         assert row.parameters["refit"] is False
+    # One constant learning rate; the soft penalty, not the Lagrangian, was compared with.
+    for row in rows:
+        if "learning_rate" in METHODS[row.word].parameters():
+            assert (row.parameters["learning_rate"], row.parameters["decays"]) == (0.001, 0)
+    assert rows[2].parameters["solver"] == "soft_penalty"
     # Rows of our own: the defaults, and every other learner.
     assert any(row.word == "proximas" and not row.parameters for row in plan.methods[6:])
     if preset == "paper" or experiment == "exp1":
@@ -212,12 +217,12 @@ def test_a_user_s_table_is_a_data_set(tmp_path):
 def test_an_estimate_counts_the_worst_case(tmp_path, monkeypatch):
     text = SMALL.replace("d = 20", "d = [20, 3000]").replace("time_limit = 5", "time_limit = 360")
     text = text.replace('"2 GB"', '"350 MB"\nthreads = 3')
-    plan = plan_of(tmp_path, text + '[[method]]\nname = "deep"\nmethod = "notears"\n')
+    plan = plan_of(tmp_path, text + '[[method]]\nname = "deep"\nmethod = "golem-ev"\n')
     monkeypatch.setattr("bigdag.learners.methods.find_spec", lambda package: None)
     estimate = plan.estimate()
     assert (estimate.instances, estimate.runs) == (2, 4)
     assert estimate.core_hours == pytest.approx(4 * 0.1 * 3)
-    assert estimate.memory == METHODS["notears"].memory(50, 3000)
+    assert estimate.memory == METHODS["golem-ev"].memory(50, 3000)
     assert estimate.disk == 2 * 8 * 50 * 3020
     assert {(name, d) for name, d, _, _ in estimate.too_big} == {
         ("deep", 20), ("deep", 3000), ("sort-variance", 3000),
@@ -237,6 +242,10 @@ FAULTS = {
     "unknown key of data": (
         SMALL.replace("n = 50", "n = 50\nrepititions = 2"),
         ["'repititions'", "'repetitions'", "[[data]] number 1"],
+    ),
+    "the key of data that was renamed": (
+        SMALL.replace("n = 50", "n = 50\nscale = 'NV'"),
+        ["unknown key 'scale'. It is called 'variance' now.", "[[data]] number 1"],
     ),
     "unknown key of a table": (
         SMALL.replace("n = 50", "n = 50\n[[data]]\ntabel = 'a.csv'"),

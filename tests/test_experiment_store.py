@@ -19,7 +19,7 @@ from bigdag.experiments.store import Store, now
 from fake_runs import wait_until
 
 COLUMNS = (
-    "run experiment preset dataset graph k d n noise scale units repetition method word status "
+    "run experiment preset dataset graph k d n noise variance units repetition method word status "
     "message seconds iterations objective n_arcs peak_bytes threads memory_limit time_limit "
     "var_sortability r2_sortability var_sortability_found started finished overhead_seconds job "
     "phase_seconds curve versions machine"
@@ -30,7 +30,7 @@ def job(number=0, **more):
     return {
         "run": f"{number:016x}", "experiment": "exp1", "preset": "smoke",
         "dataset": {"name": "ER1 d=50", "graph": "ER", "k": 1, "d": 50, "n": 100, "noise":
-                    "gaussian", "scale": "EV", "units": "raw", "seed": 3, "key": "er1"},
+                    "gaussian", "variance": "EV", "units": "raw", "seed": 3, "key": "er1"},
         "method": {"name": "ProxiMAS", "word": "proximas", "parameters": {"lambda1": 0.1}},
         "thresholds": [0.3], "threads": 1, "memory_limit": 2**30, "time_limit": 2.0, "seed": 7,
         **more,
@@ -236,13 +236,49 @@ def test_a_number_that_another_process_has_now_is_no_sign_of_life(path):
 def test_a_newer_store_is_refused_and_left_alone(path):
     Store(path).close()
     sql = sqlite3.connect(path)
-    sql.execute("UPDATE meta SET value = '2' WHERE key = 'version'")
+    sql.execute("UPDATE meta SET value = '3' WHERE key = 'version'")
     sql.commit()
     sql.close()
     before = path.read_bytes()
     for read_only in (False, True):
-        with pytest.raises(DataError, match="newer bigdag: version 2 of the store"):
+        with pytest.raises(DataError, match="newer bigdag: version 3 of the store"):
             Store(path, read_only)
+    assert path.read_bytes() == before
+
+
+def test_a_store_of_the_first_version_is_read_and_brought_to_this_one(path):
+    with Store(path) as store:
+        store.claim(job()["run"])
+        store.finish(job(), record())
+        whole = store.runs()
+    sql = sqlite3.connect(path)
+    sql.execute("ALTER TABLE runs RENAME COLUMN variance TO scale")
+    sql.execute("""UPDATE runs SET job = replace(job, '"variance":', '"scale":')""")
+    sql.execute("UPDATE meta SET value = '1' WHERE key = 'version'")
+    sql.commit()
+    sql.close()
+    before = path.read_bytes()
+    with Store(path, read_only=True) as store:
+        pd.testing.assert_frame_equal(store.runs(), whole)
+    assert path.read_bytes() == before
+    for _ in range(2):
+        with Store(path) as store:
+            pd.testing.assert_frame_equal(store.runs(), whole)
+            assert store.meta()["version"] == "2"
+            assert not store.claim(job()["run"])  # it is done
+
+
+def test_a_damaged_store_of_the_first_version_is_refused_and_left_alone(path):
+    Store(path).close()
+    sql = sqlite3.connect(path)
+    sql.execute("ALTER TABLE runs RENAME COLUMN variance TO scale")
+    sql.execute("ALTER TABLE runs DROP COLUMN seconds")
+    sql.execute("UPDATE meta SET value = '1' WHERE key = 'version'")
+    sql.commit()
+    sql.close()
+    before = path.read_bytes()
+    with pytest.raises(DataError, match="'runs' lacks seconds"):
+        Store(path)
     assert path.read_bytes() == before
 
 

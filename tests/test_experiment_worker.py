@@ -65,12 +65,12 @@ def values(record, metric, **labels):
     ("units", "known"), [("raw", "raw"), ("standardised", "standardised"), ("iscm", "internal")]
 )
 def test_a_data_set_is_the_world_of_its_seed(tmp_path, units, known):
-    dataset = job_of(tmp_path, data=f"d = 20\nn = 60\nk = 2\nscale = 'NV'\nunits = '{units}'")[
+    dataset = job_of(tmp_path, data=f"d = 20\nn = 60\nk = 2\nvariance = 'NV'\nunits = '{units}'")[
         "dataset"
     ]
     data = datasets.load(datasets.prepare(dataset, tmp_path / "data"))
     truth, train, validation = World(
-        d=20, k=2, scale="NV", n=60, validation=60, seed=0, units=known
+        d=20, k=2, variance="NV", n=60, validation=60, seed=0, units=known
     ).draw()
     assert data.truth == truth
     for found, drawn in ((data.train, train), (data.validation, validation)):
@@ -204,7 +204,9 @@ def test_a_table_without_a_truth_has_its_likelihood_only(tmp_path):
 
 
 def test_a_learner_with_raw_weights_is_scored_on_both(tmp_path):
-    record = run_job(job_of(tmp_path, "notears", parameters="max_iter = 400", time=20))
+    record = run_job(
+        job_of(tmp_path, "notears", parameters='solver = "soft_penalty", max_iter = 400', time=20)
+    )
     assert record["status"] == "max_iter"
     on_dag, raw = (
         values(record, "average_precision", weights=w, directed=True)[0] for w in ("dag", "raw")
@@ -216,7 +218,7 @@ def test_a_learner_with_raw_weights_is_scored_on_both(tmp_path):
 
 def test_snapshots_are_kept_and_scored_and_the_answer_stands(tmp_path):
     job = job_of(
-        tmp_path, "notears", parameters="max_iter = 1000000", time=1.2,
+        tmp_path, "golem-ev", parameters="tol = 0.0, max_iter = 1000000", time=1.2,
         limits="snapshot_every = 0.25",
     )  # fmt: skip
     record = run_job(job)

@@ -18,7 +18,7 @@ from bigdag.learners.methods import METHODS, find_method
 from bigdag.resources import memory_budget
 
 WORDS = {
-    "proximas", "optimas", "notears", "golem-ev", "golem-nv", "gd", "order-search",
+    "auto", "proximas", "optimas", "notears", "dagma", "golem-ev", "golem-nv", "gd", "order-search",
     "order-search-bic", "sort-variance", "sort-r2", "sort-random", "least-variance", "lasso-mas",
     "empty",
 }  # fmt: skip
@@ -40,7 +40,7 @@ def test_every_row_builds_a_learner_with_the_common_parameters(word):
     assert isinstance(learner, Learner)
     learner._check_parameters()
     assert learner.max_iter == 3
-    assert set(row.parameters()) >= COMMON
+    assert set(row.parameters()) >= (COMMON - {"lambda1"} if word == "auto" else COMMON)
     for name, value in row.fixed.items():
         assert getattr(learner, name) == value
         assert name not in row.parameters()
@@ -73,13 +73,18 @@ def test_memory_grows_and_covers_the_table_and_the_correlations(word):
     assert memory(1000, 1000) < memory_budget("4GB")
 
 
-@pytest.mark.parametrize("word", ["optimas", "notears"])
-def test_memory_counts_the_dense_matrices_that_the_learner_checks_for(word):
-    module = import_module(bigdag._HOME[METHODS[word].estimator])
+@pytest.mark.parametrize(
+    ("word", "name", "itemsize"),
+    [("optimas", "_MATRICES", 4), ("golem-ev", "_MATRICES", 4), ("dagma", "_MATRICES", 8),
+     ("notears", "_LAGRANGIAN_MATRICES", 8)],
+)  # fmt: skip
+def test_memory_counts_the_dense_matrices_that_the_learner_checks_for(word, name, itemsize):
+    home = "NOTEARS" if word == "golem-ev" else METHODS[word].estimator
+    matrices = getattr(import_module(bigdag._HOME[home]), name)
     memory = METHODS[word].memory
     grown = memory(9, 2000) - memory(9, 1000) - moments_memory(9, 2000, True)
     grown += moments_memory(9, 1000, True) - 8 * 9 * 1000
-    assert grown == 4 * module._MATRICES * (2000**2 - 1000**2)
+    assert grown == itemsize * matrices * (2000**2 - 1000**2)
 
 
 @pytest.mark.parametrize("word", [word for word in METHODS if not METHODS[word].depends_on_units])
@@ -100,9 +105,9 @@ def test_a_parameter_the_method_has_not_names_the_methods_that_do():
 def test_a_row_says_which_values_it_allows():
     able = {word for word, row in METHODS.items() if row.allows("lambda1", "bic")}
     assert able == {"order-search", "order-search-bic"}
-    assert all(row.allows("lambda1", 0.3) for row in METHODS.values())
+    assert {w for w, row in METHODS.items() if not row.allows("lambda1", 0.3)} == {"auto"}
     assert not METHODS["proximas"].allows("lambda1", -1.0)
-    assert not METHODS["golem-ev"].allows("noise", "EV")  # the row sets it
+    assert not METHODS["golem-ev"].allows("variance", "EV")  # the row sets it
 
 
 def test_a_misspelt_parameter_names_the_nearest():
@@ -111,13 +116,13 @@ def test_a_misspelt_parameter_names_the_nearest():
 
 
 def test_a_fixed_parameter_cannot_be_set():
-    with pytest.raises(ParameterError, match="'golem-ev' has no parameter 'noise'"):
-        METHODS["golem-ev"].build(noise="NV")
+    with pytest.raises(ParameterError, match="'golem-ev' has no parameter 'variance'"):
+        METHODS["golem-ev"].build(variance="NV")
 
 
 def test_words_are_found_in_any_case_and_unknown_ones_get_a_hint():
     assert find_method("ProxiMAS") is METHODS["proximas"]
     with pytest.raises(ParameterError, match=r"no method 'notear'\. Did you mean 'notears'"):
         find_method("notear")
-    with pytest.raises(ParameterError, match="Methods are: proximas, "):
+    with pytest.raises(ParameterError, match="Methods are: auto, proximas, "):
         find_method("pc")

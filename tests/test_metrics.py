@@ -397,7 +397,7 @@ def test_var_sortability_equals_the_published_definition(d, seed):
 def test_r2_sortability_equals_regressions(seed):
     rng = np.random.default_rng(seed)
     dag = simulate.random_dag(25, 2, rng=rng)
-    X = simulate.sample(dag, 200, scale="NV", rng=rng)
+    X = simulate.sample(dag, 200, variance="NV", rng=rng)
     r2 = np.empty(25)
     for j in range(25):
         others = np.delete(X, j, axis=1)
@@ -449,7 +449,7 @@ def test_internal_standardisation_hides_the_order():
     inner, scales = simulate.internally_standardised(dag, rng=rng, n=5000)
     raw, X = (
         simulate.sample(dag, 1000, rng=rng),
-        simulate.sample(inner, 1000, scale=scales, rng=rng),
+        simulate.sample(inner, 1000, variance=scales, rng=rng),
     )
     assert metrics.var_sortability(raw, dag) > 0.9
     assert abs(metrics.var_sortability(X, dag) - 0.5) < 0.15
@@ -640,3 +640,33 @@ def test_reversible_arcs_survive_the_matching():
     turned = on_columns(dag, as_dataset([[1.0, 2.0], [3.0, 5.0]], names=["b", "a"]))
     assert turned.names == ("b", "a")
     assert turned.reversible.toarray().tolist() == [[False, False], [True, False]]
+
+
+def test_average_precision_ranks_a_dag_by_what_is_known_of_its_arcs():
+    truth = DAG([[0, 1, 0], [0, 0, 1], [0, 0, 0]])
+    found = DAG([[0, 1.0, 9.0], [0, 0, 2.0], [0, 0, 0]])
+    assert metrics.average_precision(found, truth) < 1
+    sure = found.annotated(arc_data={"probability": [0.9, 0.1, 0.8]})
+    assert metrics.average_precision(sure, truth) == 1
+    assert metrics.average_precision(sure, truth, by="weight") < 1
+    assert metrics.average_precision(sure, truth, by="probability", directed=False) == 1
+
+
+def test_calibration_counts_what_is_true():
+    truth = DAG([[0, 1, 0], [0, 0, 1], [0, 0, 0]])
+    P = np.array([[0, 0.3, 0.3], [0.25, 0, 0.55], [0, 0.0, 0]])
+    directed = metrics.calibration(P, truth, bins=5)
+    assert directed["count"].tolist() == [3, 1]
+    assert directed["true"].tolist() == pytest.approx([1 / 3, 1])
+    pairs = metrics.calibration(P, truth, directed=False)
+    assert pairs["low"].tolist() == pytest.approx([0.3, 0.5])
+    assert pairs["probability"].tolist() == pytest.approx([0.3, 0.55])
+    assert pairs["true"].tolist() == [0, 1]
+    dag = DAG(truth.weights, arc_data={"probability": [0.5, 0.9], "adjacency": [1.0, 0.9]})
+    assert metrics.calibration(dag, truth, directed=False)["count"].tolist() == [2]
+    with pytest.raises(ParameterError, match="arcs have a probability"):
+        metrics.calibration(truth, truth)
+    with pytest.raises(ParameterError, match="from 0 to 1"):
+        metrics.calibration(3 * P, truth)
+    with pytest.raises(ParameterError, match="bins must be"):
+        metrics.calibration(P, truth, bins=0)

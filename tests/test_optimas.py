@@ -113,7 +113,7 @@ def test_fit_from_the_lasso_needs_no_steps():
 def test_fit_from_zeros_ends_when_it_has_converged():
     model = OptiMAS(start="zeros", learning_rate=0.02, max_iter=20_000, tol=1e-3, patience=20)
     phases = model.fit(table()).history_.phase
-    assert 20 < (phases == "fit").sum() < 2000
+    assert 20 < (phases == "fit").sum() < 5000
     assert model.status_ == "converged"
 
 
@@ -160,7 +160,7 @@ def test_little_memory_means_a_support(monkeypatch):
         OptiMAS(lambda1=1.0, max_iter=2).fit(X)
     monkeypatch.setattr(optimas, "memory_left", left(50))
     OptiMAS(lambda1=1.0, max_iter=3).fit(X)
-    monkeypatch.setattr("bigdag.learners.torch_support.memory_left", left(35))
+    monkeypatch.setattr("bigdag.learners.dense.memory_left", left(35))
     with pytest.raises(MemoryLimitError, match=r"38\.1 MB"):
         OptiMAS(lambda1=1.0, max_iter=2, engine="dense").fit(X)
 

@@ -24,7 +24,7 @@ from bigdag.graph.dag import DAG
 from bigdag.learners.run import Run
 from bigdag.search import bic as bic_search
 from bigdag.search import least_squares, penalty_path
-from bigdag.search.ebic import arc_penalty
+from bigdag.search.ebic import arc_cost
 from bigdag.search.start_orders import r2_order
 
 from .learner_contract import LearnerContract, equation_1, interrupted
@@ -45,7 +45,7 @@ class TestBIC(LearnerContract):
     def worth(self, run):
         gram = Gram(run.data)  # that of the run may be released
         share = 2 * losses(gram, run.best_weights) * gram.inverse_sd**2
-        cost = arc_penalty(gram.n_samples, gram.d) * run.best_weights.nnz
+        cost = arc_cost(gram.n_samples, gram.d) * run.best_weights.nnz
         return float(gram.n_samples * np.log(np.maximum(share, 1e-12)).sum() + cost)
 
 
@@ -72,7 +72,7 @@ def lasso_cost(X, v, parents):
 def bic(X, W):
     """Return the extended BIC of a graph's arcs, by lstsq."""
     W = W.toarray() if sp.issparse(W) else np.asarray(W)
-    penalty = arc_penalty(*X.shape)
+    penalty = arc_cost(*X.shape)
     return sum(bic_cost(X, v, np.flatnonzero(W[:, v]).tolist(), penalty) for v in range(len(W)))
 
 
@@ -100,7 +100,7 @@ def test_equation_1_is_the_least_of_all_orders(d, seed):
 @pytest.mark.parametrize(("d", "seed"), [(2, 0), (4, 1), (5, 2), (6, 3), (6, 4)])
 def test_bic_is_the_least_of_all_orders_and_parents(d, seed):
     X = world(d, min(2, (d - 1) / 2), 40, seed)[1]
-    penalty = arc_penalty(40, d)
+    penalty = arc_cost(40, d)
 
     @cache
     def cost(v, ahead):
@@ -157,27 +157,27 @@ def test_no_insertion_lowers_the_bic(seed, k, gamma):
     X = world(8, k, 100, seed)[1]
     model = OrderSearch(criterion="bic", gamma=gamma, n_jobs=1)
     run = Run(model, as_dataset(X))
-    cost = arc_penalty(*X.shape, gamma)
+    cost = arc_cost(*X.shape, gamma)
     search = bic_search.InsertionSearch(run, run.gram, cost, model._orders(run, ["r2"]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bic_search, "_EXACT", 0)
         search.work()
     problem, state = search.problem, search.state
     near = [set(a.tolist()) for a in np.split(problem.indices, problem.indptr[1:-1])]
-    parents = [p[:c].tolist() for p, c in zip(state.parents, state.counts)]
+    parents = [state.parents_of(v).tolist() for v in range(8)]
     assert run.status == "converged"
     for v in range(8):
         for place in range(8):
             change = insertion_change(
-                X, state.order, parents, near, v, place, problem.penalty, search.most
+                X, state.order, parents, near, v, place, problem.arc_cost, search.most
             )
             assert change > -1e-6
         # Nor does any one parent more or less.
-        now = bic_cost(X, v, parents[v], problem.penalty)
+        now = bic_cost(X, v, parents[v], problem.arc_cost)
         ahead = state.order[: state.rank[v]].tolist()
         others = [[*parents[v], u] for u in ahead if u not in parents[v]]
         others += [[p for p in parents[v] if p != u] for u in parents[v]]
-        assert all(bic_cost(X, v, one, problem.penalty) > now - 1e-6 for one in others)
+        assert all(bic_cost(X, v, one, problem.arc_cost) > now - 1e-6 for one in others)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -233,7 +233,7 @@ def test_equivalent_dags_have_the_same_bic(seed):
     X = world(5, 1.2, 60, seed)[1]
     model = OrderSearch(criterion="bic", gamma=0.0, penalty=0.5).fit(X)
     own = model.weights_.toarray() != 0
-    penalty = 0.5 * arc_penalty(60, 5, 0.0)
+    penalty = 0.5 * arc_cost(60, 5, 0.0)
     same = 0
     for W in orientations(own | own.T):
         criterion = sum(bic_cost(X, v, np.flatnonzero(W[:, v]).tolist(), penalty) for v in range(5))
@@ -257,7 +257,8 @@ def test_arcs_that_data_cannot_direct_are_marked(threshold):
     both = model.cpdag_.toarray() * model.cpdag_.toarray().T
     table = model.dag_.edges()
     place = {name: i for i, name in enumerate(model.dag_.names)}
-    marks = {(place[a], place[b]): mark for a, b, _, mark in table.itertuples(index=False)}
+    ends = zip(table["source"], table["target"], table["direction"])
+    marks = {(place[a], place[b]): mark for a, b, mark in ends}
     assert set(marks) == arcs(model.weights_)
     assert set(marks.values()) == {"--", "->"}
     for (i, j), mark in marks.items():
@@ -514,7 +515,7 @@ def test_auto_threshold_keeps_the_arcs_that_are_worth_it():
     whole, cut = (OrderSearch(threshold=t).fit(X) for t in (None, "auto"))
     assert arcs(cut.weights_) < arcs(whole.weights_)
     assert bic(X, cut.weights_) < bic(X, whole.weights_)
-    penalty = arc_penalty(500, 50)
+    penalty = arc_cost(500, 50)
     for v, column in enumerate(cut.weights_.toarray().T):
         parents = np.flatnonzero(column).tolist()
         now = bic_cost(X, v, parents, penalty)
@@ -660,8 +661,9 @@ def test_directed_arcs_against_flop():
         X = simulate.standardise(X)
         pattern = metrics.cpdag(truth).toarray()
         ours.append(directed_f1(OrderSearch(criterion="bic").fit(X).cpdag_.toarray(), pattern))
-        other = flopsearch.flop(X, 2.0, restarts=0) > 0
-        theirs.append(directed_f1(other, pattern))
+        # flopsearch begins from a random order and takes no seed: one run of it may differ by 0.1.
+        runs = [flopsearch.flop(X, 2.0, restarts=0) > 0 for _ in range(20)]
+        theirs.append(np.mean([directed_f1(run, pattern) for run in runs]))
     assert np.mean(ours) >= np.mean(theirs) - 0.02
     assert np.mean(ours) > 0.8
 
@@ -718,3 +720,15 @@ def test_a_bad_start_is_named():
         OrderSearch(start=sp.csc_array((3, 3))).fit(
             simulate.sample(simulate.random_dag(6, 1, rng=0), 50, rng=1)
         )
+
+
+def test_evidence_is_what_the_bic_loses_without_an_arc():
+    _, X = world(12, 2, 150)
+    X = simulate.standardise(X)
+    found = OrderSearch(criterion="bic").fit(X)
+    whole, arcs = bic(X, found.weights_), found.dag_._arcs()
+    for i, j, value in zip(arcs.source, arcs.target, arcs.columns["evidence"]):
+        less = found.weights_.toarray()
+        less[i, j] = 0
+        assert value == pytest.approx(bic(X, less) - whole, abs=1e-6)
+        assert value > 0

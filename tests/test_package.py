@@ -20,10 +20,13 @@ SOURCE = Path(bigdag.__file__).parent
 # what stands in one line may import from each other.
 ROOMS = [
     ["errors"],
-    ["compiled", "interrupts", "resources", "terminal", "writing"],
-    ["data"],
+    ["compiled", "interrupts", "notebook", "resources", "terminal", "writing"],
+    ["data", "transforms"],
     ["engine"],
+    ["page"],
     ["graph"],
+    ["knowledge"],
+    ["model"],
     ["search"],
     ["learners"],
     ["evaluation", "metrics"],
@@ -141,7 +144,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     "code",
     [
         "import bigdag",
-        "import bigdag.cli",
+        "from bigdag.cli import app",
         "from bigdag.learners.methods import find_method; find_method('optimas')",
     ],
 )

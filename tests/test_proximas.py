@@ -30,6 +30,10 @@ class TestProxiMASDense(LearnerContract):
     make = staticmethod(lambda: ProxiMAS(max_iter=40, engine="dense"))
 
 
+class TestProxiMASOnCandidates(LearnerContract):
+    make = staticmethod(lambda: ProxiMAS(max_iter=40, candidates="correlated"))
+
+
 def world(d, k, n=1000, seed=0):
     rng = np.random.default_rng(seed)
     truth = simulate.random_dag(d, k, rng=rng)
@@ -230,3 +234,26 @@ def test_weights_are_in_the_units_of_the_data():
     assert both.sum() >= 5
     assert W[both] == pytest.approx(T[both], abs=0.15)
     assert sp.issparse(model.weights_)
+
+
+def test_only_correlated_variables_are_parents_where_that_is_asked_for():
+    truth, X = world(60, 1, n=400)
+    gram = Gram(as_dataset(X))
+    mask = np.abs(gram.C) > 4 / np.sqrt(400)
+    models = {word: ProxiMAS(candidates=word).fit(X) for word in ("all", "correlated")}
+    assert not (models["correlated"].weights_.toarray()[~mask]).any()
+    assert (models["all"].weights_.toarray()[~mask]).any()
+    scores = [metrics.average_precision(model.dag_, truth) for model in models.values()]
+    assert min(scores) > 0.9
+    assert ProxiMAS()._confined(5001)
+    assert not ProxiMAS()._confined(5000)
+    assert not ProxiMAS(candidates="correlated", steps="global")._confined(10**5)
+
+
+def test_candidates_are_not_confined_where_most_variables_have_many(monkeypatch):
+    from bigdag.engine import screening
+
+    monkeypatch.setattr(screening, "_FEW", 6)
+    gram = Gram(as_dataset(np.random.default_rng(0).normal(size=(50, 1)) + np.eye(50)[:, :20]))
+    assert screening.candidates(gram)[1] is None
+    assert screening.candidates(gram, whatever=True)[1].nnz == 6 * 20

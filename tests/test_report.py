@@ -19,12 +19,13 @@ from PIL import Image
 from bigdag.errors import BigdagError, MissingExtraError, OutputExistsError, ParameterError
 from bigdag.experiments.report import figures, words
 from bigdag.experiments.report import write as report
+from bigdag.experiments.report.conclusions import conclusions
 from bigdag.experiments.report.results import Results
 from bigdag.experiments.report.tables import _list
 from bigdag.experiments.report.write import write_report
 from report_stores import METHODS, big_report, everything, fill, job, record
 
-VOID = {"meta", "link", "img", "input", "br"}
+VOID = {"source", "meta", "link", "img", "input", "br"}
 
 
 class Page(HTMLParser):
@@ -51,6 +52,10 @@ class Page(HTMLParser):
             assert kind == "data:image/svg+xml"
             ElementTree.fromstring(unquote(picture))
             self.alts.append(about["alt"])
+        if tag == "source":  # the same, narrow, in a list whose entries end at a space
+            assert " " not in about["srcset"]
+            narrow = ElementTree.fromstring(unquote(about["srcset"].split(",", 1)[1]))
+            assert float(narrow.attrib["width"].removesuffix("pt")) < 300
         if tag == "a":
             self.links.append(about["href"])
         if tag not in VOID:
@@ -97,10 +102,10 @@ def test_figure_1_has_the_means_and_deviations_of_the_store(big):
     assert set(drawn["experiment"]) == {"exp1"}
     answered = drawn.dropna(subset=["mean"])
     for row in answered.sample(40, random_state=0).itertuples():
-        noise, scale = row.noise.lower().split("-")
+        noise, variance = row.noise.lower().split("-")
         mine = values[
             (values["method"] == row.method) & (values["d"] == row.d) & (values["n"] == row.n)
-            & (values["noise"] == noise) & (values["scale"].str.lower() == scale)
+            & (values["noise"] == noise) & (values["variance"].str.lower() == variance)
             & (values["graph"] + values["k"].map("{:g}".format) == row.family)
             & (values["units"] == row.units)
         ]  # fmt: skip
@@ -160,7 +165,7 @@ def test_the_objective_ends_with_that_of_the_dag():
     runs = pd.DataFrame(
         [
             {"run": name, "experiment": "exp2", "graph": "ER", "k": 1, "noise": "gaussian",
-             "scale": "EV", "units": "raw", "d": 9, "n": 9, "method": name, "word": "gd",
+             "variance": "EV", "units": "raw", "d": 9, "n": 9, "method": name, "word": "gd",
              "status": "converged", "seconds": 2.0, "repetition": 0, "objective": objective,
              "curve": json.dumps([[0.1, 8.0], [1.0, 2.0]])}
             for name, objective in (("A", 4.0), ("B", 5.0))
@@ -168,9 +173,105 @@ def test_the_objective_ends_with_that_of_the_dag():
     )  # fmt: skip
     results = Results.of(runs, pd.DataFrame())
     frame = results.objective(results.runs)
-    ends = frame.groupby("method")["mean"].last()
-    assert ends.tolist() == [1.0, 1.25]
-    assert frame.groupby("method")["mean"].min().tolist() == [0.5, 0.5]
+    assert frame.loc[frame["end"], ["seconds", "mean"]].to_numpy().tolist() == [[2, 1], [2, 1.25]]
+    # The line of the iterates goes no further, so that none leads from a cyclic graph to the DAG.
+    lines = frame[~frame["end"]]
+    assert lines["seconds"].tolist() == [0.1, 1.0] * 2
+    assert lines.groupby("method")["mean"].min().tolist() == [0.5, 0.5]
+
+
+def test_units_are_never_averaged_together(big):
+    """Wherever a mean of average precisions stands, it is of one kind of units."""
+    data = big / "report" / "data"
+    runs = pd.read_csv(data / "runs.csv")
+    by = ["experiment", "units", "method"]
+    wanted = runs.groupby(by)["ap"].mean()
+    found = pd.read_csv(data / "methods.csv").set_index(by)["average precision"]
+    assert found.dropna().to_dict() == pytest.approx(wanted.dropna().to_dict(), abs=1e-6)
+    page = Page(big / "report" / "index.html")
+    table = page_table(big, "methods")
+    assert len(table) == table["method"].nunique() == len(METHODS)  # one row a method
+    shown = table.set_index("method")
+    for units in ("raw", "standardised"):
+        column = shown[f"exp1 smoke, {units} data"]
+        for method, value in column[column != ""].items():
+            assert float(value) == pytest.approx(wanted["exp1", units, method], abs=6e-4)
+    assert "On raw data" in page.sections["overview"]
+    assert "On standardised data" in page.sections["overview"]
+
+
+def page_table(big, name):
+    """Return a table of the page as texts."""
+    text = (big / "report" / "index.html").read_text("utf-8")
+    found = re.search(rf'id="{name}".*?(<table>.*?</table>)', text, re.DOTALL)[1]
+    root = ElementTree.fromstring(found)
+    rows = [["".join(cell.itertext()) for cell in row] for row in root.iter("tr")]
+    return pd.DataFrame(rows[1:], columns=rows[0])
+
+
+def test_the_metrics_have_one_row_a_method_and_setting(big):
+    table = page_table(big, "metrics")
+    setting = ["experiment", "noise", "graph", "d", "n", "units", "method"]
+    assert not table.duplicated(setting).any()
+    assert {"average precision", "F1", "SHD"} <= set(table)
+
+
+def test_conclusions_follow_from_the_numbers():
+    def runs(method, word, raw, standardised):
+        common = {"experiment": "exp1", "preset": "", "graph": "ER", "k": 1, "noise": "gaussian",
+                  "variance": "EV", "d": 9, "n": 9, "method": method, "word": word,
+                  "status": "converged", "repetition": 0, "seconds": 1.0}  # fmt: skip
+        return [
+            (common | {"units": units, "run": f"{method} {units}"}, value)
+            for units, value in (("raw", raw), ("standardised", standardised))
+        ]
+
+    pairs = [
+        *runs("best", "order-search-bic", 0.95, 0.9), *runs("sorted", "sort-variance", 0.9, 0.1),
+        *runs("poor", "gd", 0.5, 0.2), *runs("even", "optimas", 0.9, 0.3),
+    ]  # fmt: skip
+    scores = [
+        {"run": run["run"], "snapshot": None, "weights": "dag", "directed": True,
+         "threshold": None, "metric": "average_precision", "value": value}
+        for run, value in pairs
+    ]  # fmt: skip
+    said = conclusions(Results.of(pd.DataFrame([run for run, _ in pairs]), pd.DataFrame(scores)))
+    begins = "On raw data (exp1, 1 setting) the highest average precision has best (0.95)"
+    assert said[0].startswith(begins)
+    assert "comes to 0.90: 2 of the 3 methods that do not sort are no better." in said[0]
+    assert "On standardised data" in said[1]
+    assert "sorted falls most, from 0.90 to 0.10, and best keeps most, 0.90 of 0.95" in said[2]
+    assert "3 of 4 methods lose more than half" in said[2]
+    assert said[-1] == "No run failed, of 8."
+
+
+def test_figures_have_numbers_and_letters(big):
+    text = (big / "report" / "index.html").read_text("utf-8")
+    labels = re.findall(r"<figcaption><b>(.+?)\.</b>", text)
+    assert labels
+    for label in labels:
+        assert re.fullmatch(r"Figure S?\d[a-z]?( \(part \d+ of \d+\))?", label), label
+    assert len(labels) == len(set(labels))
+    order = [label.split()[1].rstrip("abcdefgh") for label in labels]
+    for kind in ("", "S"):
+        mine = [int(n.lstrip("S")) for n in order if n.startswith("S") == bool(kind)]
+        assert mine == sorted(mine)
+
+
+def test_an_axis_shows_differences_near_one():
+    frame = pd.DataFrame(
+        [{"panel": "p", "method": m, "x": x, "mean": v, "sd": np.nan}
+         for m, v in (("A", 0.98), ("B", 0.99), ("C", 0.3), ("D", 0.31)) for x in (1, 2)]
+    )  # fmt: skip
+    look = figures.styles(["A", "B", "C", "D"])
+    plain, near = (
+        figures.curves("a", frame, look, xlabel="", ylabel="", near_one=near, ylim=(0, 1))[0]
+        for near in (False, True)
+    )
+    assert plain.png != near.png
+    forward = figures.near_one_place
+    assert forward(0.99) - forward(0.98) > 10 * (forward(0.31) - forward(0.3))
+    assert np.isfinite(forward(1.0))
 
 
 def test_noises_of_the_same_sizes_share_a_sheet():
@@ -337,7 +438,7 @@ def test_a_table_of_the_user(tmp_path, truth):
     for method in METHODS[:3]:
         one = job(
             method, experiment="mine", preset="", name="genes & <proteins>", graph=None, k=None,
-            noise=None, scale=None, d=40, n=90, table="genes.csv",
+            noise=None, variance=None, d=40, n=90, table="genes.csv",
         )  # fmt: skip
         pairs.append((one, record(one, method[3], truth=truth)))
     page = written(tmp_path, pairs)

@@ -11,47 +11,12 @@ import pytest
 
 import browser
 from bigdag.experiments.report.write import write_report
-from browser import Browser
+from browser import CONTRAST, STICKS_OUT, Browser
 from report_stores import METHODS, big_report, fill, job, record
 
 pytestmark = pytest.mark.skipif(browser.find() is None, reason="needs Chromium or Chrome")
 
 WIDTHS = [400, 1400]
-
-# Whatever sticks out of the window, unless it lies in a box that scrolls by itself.
-STICKS_OUT = """
-Array.from(document.querySelectorAll("body *")).filter(e => {
-  const box = e.getBoundingClientRect();
-  if (e.closest(".plot, .scroll, pre, .skip") !== e && e.closest(".plot, .scroll, pre, .skip"))
-    return false;
-  return box.width > 0 && !e.matches(".skip") && (box.right > innerWidth + 1 || box.left < -1);
-}).map(e => e.outerHTML.slice(0, 120))
-"""
-
-# The contrast of the text of each element with the first background behind it (WCAG 2).
-CONTRAST = """
-(() => {
-  const parse = c => c.match(/[\\d.]+/g).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
-    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-  const behind = e => {
-    for (; e; e = e.parentElement) {
-      const c = parse(getComputedStyle(e).backgroundColor);
-      if (c.length < 4 || c[3] > 0) return c;
-    }
-    return [255, 255, 255];
-  };
-  const worst = {};
-  for (const e of document.querySelectorAll(
-      "h1, h2, p, a, dd, dt, th button, td, caption span, figcaption, label, output, input")) {
-    const pair = [light(parse(getComputedStyle(e).color)), light(behind(e))].sort((a, b) => b - a);
-    const ratio = (pair[0] + 0.05) / (pair[1] + 0.05);
-    worst[e.tagName] = Math.min(worst[e.tagName] ?? 99, ratio);
-  }
-  return worst;
-})()
-"""
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +75,50 @@ def test_the_page_is_whole_at_every_width(chromium, page, width, dark):
         assert alt
     for tag, contrast in chromium.run(CONTRAST).items():
         assert contrast >= 4.5, tag
+
+
+def test_pictures_fit_a_telephone(chromium, page):
+    """Below 44 rem each picture is its narrow drawing, at its own size, and nothing scrolls."""
+    chromium.open(page, 420)
+    pictures = chromium.run(
+        """Array.from(document.querySelectorAll(".plot"), plot => {
+          const image = plot.querySelector("img");
+          return [plot.scrollWidth <= plot.clientWidth, image.currentSrc === image.src,
+            image.naturalWidth, image.clientWidth];
+        })"""
+    )
+    assert pictures
+    for fits, is_wide, natural, shown in pictures:
+        assert fits
+        assert not is_wide
+        assert shown > 0.9 * natural  # its letters are not much smaller than they were drawn
+    chromium.open(page, 1400)
+    assert chromium.run(
+        "Array.from(document.querySelectorAll('.plot img')).every(i => i.currentSrc === i.src)"
+    )
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_contents_stay_and_say_where_one_is(chromium, page, width):
+    chromium.open(page, width)
+    for name in ("time", "numbers"):
+        chromium.run(f"document.getElementById('{name}').scrollIntoView()")
+        chromium.run(
+            "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
+        top, marked = chromium.run(
+            """[document.querySelector("nav").getBoundingClientRect().top,
+              Array.from(document.querySelectorAll("nav a[aria-current]"),
+                a => a.getAttribute("href"))]"""
+        )
+        assert top == 0
+        assert marked == [f"#{name}"]
+        heading = chromium.run(
+            f"document.getElementById('{name}-title').getBoundingClientRect().top"
+        )
+        assert heading > chromium.run(
+            "document.querySelector('nav').getBoundingClientRect().bottom"
+        )
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -231,7 +240,7 @@ def test_odd_stores_have_a_page_without_faults(chromium, tmp_path, kind):
     if kind == "failures":
         pairs = [(job(), record(job(), status="crashed", message="<b>It died.</b>" * 30))]
     elif kind == "no truth":
-        one = job(name="mine", graph=None, k=None, noise=None, scale=None, table="a.csv")
+        one = job(name="mine", graph=None, k=None, noise=None, variance=None, table="a.csv")
         pairs = [(one, record(one, truth=False))]
     elif kind == "long words":
         one = job(("x" * 300, "gd", {"y" * 300: "z" * 300}, 0.5), experiment="w" * 300)
@@ -274,10 +283,10 @@ def hostile_pairs():
         )
         # Each of these has pictures of its own, which take time.
         experiment, preset, units, noise = (HOSTILE[place + i % 2] for place in (0, 2, 4, 6))
-        about = {"name": data, "units": units, "noise": noise, "scale": experiment, "graph": key,
+        about = {"name": data, "units": units, "noise": noise, "variance": experiment, "graph": key,
                  "table": file, "truth": file}  # fmt: skip
         if i % 2:
-            about |= {"graph": None, "k": None, "noise": None, "scale": None}
+            about |= {"graph": None, "k": None, "noise": None, "variance": None}
         for sizes in ({"d": 10}, {"d": 20}):
             one = job(
                 (name, word, {key: file}, 0.5), experiment=experiment, preset=preset, **about,

@@ -82,12 +82,12 @@ def test_order_is_not_that_of_the_columns(graph):
 
 
 @pytest.mark.parametrize("noise", models.NOISES)
-@pytest.mark.parametrize("scale", models.SCALES)
-def test_sample_equals_the_dense_inverse(noise, scale):
+@pytest.mark.parametrize("variance", models.VARIANCES)
+def test_sample_equals_the_dense_inverse(noise, variance):
     dag = random_dag(12, 2, rng=5)
-    X = sample(dag, 7, noise, scale, rng=6)
+    X = sample(dag, 7, noise, variance, rng=6)
     rng = np.random.default_rng(6)
-    scales = np.ones(12) if scale == "EV" else rng.uniform(0.5, 1.5, 12)
+    scales = np.ones(12) if variance == "EV" else rng.uniform(0.5, 1.5, 12)
     draw = {"gaussian": rng.normal, "exponential": rng.exponential, "gumbel": rng.gumbel}[noise]
     E = draw(size=(12, 7)).T * scales
     np.testing.assert_allclose(X, E @ np.linalg.inv(np.eye(12) - dag.weights.toarray()), rtol=1e-10)
@@ -113,7 +113,7 @@ def test_train_and_validation_share_the_scales():
     dag = DAG(np.zeros((5, 5)))
     rng = np.random.default_rng(0)
     scales = noise_scales(5, "NV", rng)
-    train, validation = (sample(dag, 50_000, scale=scales, rng=rng) for _ in range(2))
+    train, validation = (sample(dag, 50_000, variance=scales, rng=rng) for _ in range(2))
     np.testing.assert_allclose(train.std(axis=0), scales, rtol=0.02)
     np.testing.assert_allclose(validation.std(axis=0), scales, rtol=0.02)
     assert not np.array_equal(train, validation)
@@ -222,10 +222,10 @@ def test_random_dag_refuses(arguments, words):
         ({"noise": "gausian"}, "Did you mean 'gaussian'"),
         ({"noise": "Gumbel"}, "Did you mean 'gumbel'"),
         ({"noise": 3}, "noise must be one of"),
-        ({"scale": "ev"}, "Did you mean 'EV'"),
-        ({"scale": [1.0, 2.0]}, "array of 3 finite numbers.*shape \\(2,\\)"),
-        ({"scale": [1.0, 0.0, 1.0]}, "above 0"),
-        ({"scale": [1.0, np.nan, 1.0]}, "above 0"),
+        ({"variance": "ev"}, "Did you mean 'EV'"),
+        ({"variance": [1.0, 2.0]}, "array of 3 finite numbers.*shape \\(2,\\)"),
+        ({"variance": [1.0, 0.0, 1.0]}, "above 0"),
+        ({"variance": [1.0, np.nan, 1.0]}, "above 0"),
     ],
 )
 def test_sample_refuses(arguments, words):

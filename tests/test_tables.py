@@ -506,7 +506,8 @@ def test_the_index_of_a_pandas_file_is_no_column(tmp_path):
     with pytest.warns(DataWarning, match="'who'.*it holds no numbers"):
         read_table(folder / "t.parquet", row_labels=False)
     frame.rename_axis(None).to_parquet(folder / "t.parquet")
-    check_holds(read_table(folder / "t.parquet"), TABLE)
+    with pytest.warns(DataWarning, match=r"index.*\(without a name\) was left out"):
+        check_holds(read_table(folder / "t.parquet"), TABLE)
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".feather"])

@@ -19,38 +19,59 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "AutoDAG": "bigdag.learners.auto",
+    "BootstrapDAG": "bigdag.learners.bootstrap",
     "DAG": "bigdag.graph.dag",
+    "DAGMA": "bigdag.learners.dagma",
     "Dataset": "bigdag.data.dataset",
     "GD": "bigdag.learners.gd",
     "GOLEM": "bigdag.learners.golem",
+    "Knowledge": "bigdag.knowledge",
+    "LinearModel": "bigdag.model.linear",
     "NOTEARS": "bigdag.learners.notears",
     "OptiMAS": "bigdag.learners.optimas",
     "OrderSearch": "bigdag.learners.order_search",
     "ProxiMAS": "bigdag.learners.proximas",
     "SortRegress": "bigdag.learners.sort_regress",
+    "check": "bigdag.data.checks",
+    "prepare": "bigdag.data.prepare",
 }
-_MODULES = ("errors", "metrics", "simulate")
+_MODULES = ("errors", "metrics", "simulate", "transforms")
 
 __all__ = [
     "DAG",
+    "DAGMA",
     "GD",
     "GOLEM",
     "NOTEARS",
+    "AutoDAG",
+    "BootstrapDAG",
     "Dataset",
+    "Knowledge",
+    "LinearModel",
     "OptiMAS",
     "OrderSearch",
     "ProxiMAS",
     "SortRegress",
     "__version__",
+    "check",
     "errors",
     "metrics",
+    "prepare",
     "simulate",
+    "transforms",
 ]
 
 if TYPE_CHECKING:
-    from bigdag import errors, metrics, simulate
+    from bigdag import errors, metrics, simulate, transforms
+    from bigdag.data.checks import check
     from bigdag.data.dataset import Dataset
+    from bigdag.data.prepare import prepare
     from bigdag.graph.dag import DAG
+    from bigdag.knowledge import Knowledge
+    from bigdag.learners.auto import AutoDAG
+    from bigdag.learners.bootstrap import BootstrapDAG
+    from bigdag.learners.dagma import DAGMA
     from bigdag.learners.gd import GD
     from bigdag.learners.golem import GOLEM
     from bigdag.learners.notears import NOTEARS
@@ -58,6 +79,7 @@ if TYPE_CHECKING:
     from bigdag.learners.order_search import OrderSearch
     from bigdag.learners.proximas import ProxiMAS
     from bigdag.learners.sort_regress import SortRegress
+    from bigdag.model.linear import LinearModel
 
 
 def __getattr__(name: str) -> Any:

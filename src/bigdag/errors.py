@@ -17,6 +17,7 @@ __all__ = [
     "MissingExtraError",
     "OutputExistsError",
     "ParameterError",
+    "close_names",
     "few_names",
     "missing_extra",
     "nearest",
@@ -97,6 +98,20 @@ def few_names(names: Sequence[object], shown: int = 3) -> str:
     return f"{text} and {more:,} more" if more > 0 else text
 
 
+def close_names(given: str, names: Sequence[str], count: int = 3, cutoff: float = 0.6) -> list[str]:
+    """Return names that may have been meant: first those that differ in capitals only.
+
+    Examples
+    --------
+    >>> close_names("tp53", ["TP63", "TP53", "MDM2"])
+    ['TP53']
+    """
+    folded = given.casefold()
+    same = [name for name in names if name.casefold() == folded]
+    near = get_close_matches(given, names, count, cutoff)
+    return list(dict.fromkeys([*same, *near]))[:count]
+
+
 def nearest(given: str, known: Iterable[str], introduction: str) -> str:
     """Return the end of a sentence on an unknown word.
 
@@ -106,6 +121,6 @@ def nearest(given: str, known: Iterable[str], introduction: str) -> str:
     "'exq1'. Did you mean 'exp1'? There are: exp1, exp2."
     """
     words = list(known)
-    near = get_close_matches(given, words, 1, 0.5)
+    near = close_names(given, words, 1, 0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return f"{given!r}.{hint} {introduction}: {', '.join(words)}."

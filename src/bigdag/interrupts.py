@@ -7,25 +7,28 @@ timeout(1) often send several at once. While something is cleared away (:func:`u
 signals are counted, and obeyed when that is done.
 
 Contexts say which signals are handled: :func:`interruptible` around a fit, `ends_like_ctrl_c`
-around a command, `terminable` around experiments. Nested ones share the handler and the state. A
-handler that the program has installed itself is left alone, and outside of the main thread, where
-Python runs no handlers, nothing is installed.
+around a command, `terminable` around experiments, `exits_at_once` while a command is loaded.
+Nested ones share the handler and the state. A handler that the program has installed itself is
+left alone, and outside of the main thread, where Python runs no handlers, nothing is installed.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 __all__ = [
-    "Interrupt", "ask_to_end", "ends_like_ctrl_c", "interruptible", "terminable", "undisturbed",
+    "Interrupt", "ask_to_end", "ends_like_ctrl_c", "exits_at_once", "interruptible", "terminable",
+    "undisturbed",
 ]  # fmt: skip
 
+_BY_SIGINT = 128 + 2  # the exit code that a shell gives to what Ctrl-C has ended
 _TOGETHER = 1.0  # seconds after one that was obeyed, within which signals are part of it
 
 
@@ -155,6 +158,30 @@ def ends_like_ctrl_c() -> Iterator[None]:
         "SIGHUP": (signal.SIG_DFL,),
     }):  # fmt: skip
         yield
+
+
+@contextmanager
+def exits_at_once() -> Iterator[None]:
+    """Let Ctrl-C end the process where nothing is under way yet, with one line and the code 130.
+
+    An exception would have to pass through modules that are half imported, and some turn it into
+    another one.
+    """
+
+    def leave(*_: Any) -> NoReturn:
+        with suppress(OSError):
+            os.write(2, b"Interrupted.\n")
+        os._exit(_BY_SIGINT)
+
+    if not _in_main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, leave)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is leave:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager

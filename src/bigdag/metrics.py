@@ -7,10 +7,13 @@ Examples
 1.0
 """
 
+from bigdag.evaluation.compare import Comparison, compare
+from bigdag.evaluation.markov import MarkovCheck, markov_check
 from bigdag.evaluation.metrics import (
     ArcMetrics,
     arc_metrics,
     average_precision,
+    calibration,
     cpdag,
     evaluate,
     gaussian_nll,
@@ -23,11 +26,16 @@ from bigdag.evaluation.sortability import r2_sortability, var_sortability
 
 __all__ = [
     "ArcMetrics",
+    "Comparison",
+    "MarkovCheck",
     "arc_metrics",
     "average_precision",
+    "calibration",
+    "compare",
     "cpdag",
     "evaluate",
     "gaussian_nll",
+    "markov_check",
     "order_errors",
     "parent_aid",
     "r2_sortability",

@@ -336,17 +336,19 @@ class SharedLimit:
     @contextmanager
     def __call__(self, n: int) -> Iterator[None]:
         """Give a context in which at most `n` threads are used."""
+        # Noted and set under one lock: else a use that begins as the last one ends would take what
+        # that one has not restored yet for what was there before.
         with self._lock:
             if not self._wanted:
                 self._before = self._get()
             self._wanted.append(n)
-        try:
             self._set()
+        try:
             yield
         finally:
             with self._lock:
                 self._wanted.remove(n)
-            self._set()
+                self._set()
 
     @property
     def before(self) -> Any:
@@ -354,11 +356,10 @@ class SharedLimit:
         return self._before
 
     def _set(self) -> None:
-        with self._lock:
-            if self._wanted:
-                self._put(min(self._wanted))
-            else:
-                self._restore(self._before)
+        if self._wanted:
+            self._put(min(self._wanted))
+        else:
+            self._restore(self._before)
 
 
 def _libraries() -> list[Any]:

@@ -13,14 +13,14 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from bigdag.errors import BigdagError, OutputExistsError, ParameterError
 
-__all__ = ["Output", "whole_file", "whole_folder"]
+__all__ = ["Output", "whole_file", "whole_files", "whole_folder"]
 
 _PROBE_BYTES = 1 << 16  # what must fit on the disk before long work begins
 _FREE_NAMES = 1000  # how many names beside a target are tried
@@ -54,6 +54,36 @@ def whole_file(path: str | os.PathLike[str], force: bool = False) -> Iterator[Bi
         finally:
             with suppress(OSError):
                 temporary.unlink()
+
+
+@contextmanager
+def whole_files(
+    paths: Sequence[str | os.PathLike[str]], force: bool = False
+) -> Iterator[list[BinaryIO]]:
+    """Open files that belong together, each as `whole_file` does, the last one placed first.
+
+    None gets its name before all are complete on the disk.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with whole_files([f"{folder}/a.txt", f"{folder}/b.txt"]) as files:
+    ...         _ = [file.write(b"all of it") for file in files]
+    ...     sorted(os.listdir(folder))
+    ['a.txt', 'b.txt']
+    """
+    for path in paths:
+        _checked_file(path, force)
+    with ExitStack() as stack:
+        files = [stack.enter_context(whole_file(path, force)) for path in paths]
+        yield files
+        for file, path in zip(files, paths):
+            with _telling(path):
+                file.flush()
+                os.fsync(file.fileno())
+        for path in paths:  # something may have taken one of the names meanwhile
+            _checked_file(path, force)
 
 
 @contextmanager
@@ -104,6 +134,8 @@ class Output:
         Whether it may replace what is there.
     folder : bool, default=False
         Whether it is a folder.
+    beside : callable, optional
+        Takes the path of the file, and returns that of a second one which belongs to it.
 
     Attributes
     ----------
@@ -123,9 +155,14 @@ class Output:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], force: bool = False, *, folder: bool = False
+        self,
+        path: str | os.PathLike[str],
+        force: bool = False,
+        *,
+        folder: bool = False,
+        beside: Callable[[Path], Path] | None = None,
     ) -> None:
-        self.path, self.force, self.folder = Path(path), force, folder
+        self.path, self.force, self.folder, self.beside = Path(path), force, folder, beside
         self.saved: Path | None = None
         self.trouble: str | None = None
 
@@ -141,6 +178,8 @@ class Output:
         """
         check = _checked_folder if self.folder else _checked_file
         target = check(self.path, self.force)
+        if self.beside is not None:
+            check(self.beside(self.path), self.force)
         # A folder that is there gets its files inside; else the name is made beside the target.
         temporary = _temporary(target / "x" if self.folder and target.is_dir() else target)
         try:
@@ -164,8 +203,8 @@ class Output:
         Parameters
         ----------
         writer : callable
-            Gets a binary file to write to, or a folder (Path) to write into. It is called once
-            more for each place that is tried.
+            Gets a binary file to write to (two where a second one belongs to it), or a folder
+            (Path) to write into. It is called once more for each place that is tried.
 
         Raises
         ------
@@ -179,8 +218,9 @@ class Output:
                     with whole_folder(place, self.force and place == self.path) as folder:
                         writer(folder)
                 else:
-                    with whole_file(place, self.force and place == self.path) as file:
-                        writer(file)
+                    paths = [place, *([] if self.beside is None else [self.beside(place)])]
+                    with whole_files(paths, self.force and place == self.path) as files:
+                        writer(*files)
             except BigdagError as error:
                 refusals.append(str(error))
                 continue

@@ -302,13 +302,14 @@ def test_without_torch_what_needs_it_is_skipped_and_said():
     Path("torch.toml").write_text("""
         limits = {time_limit = 20, memory_limit = "2 GB"}
         data = [{d = 10, n = 60}]
-        method = [{method = "notears", parameters = {lambda1 = 0.2}}, {method = "optimas"},
+        method = [{method = "notears", parameters = {solver = "soft_penalty"}},
+                  {method = "optimas"},
                   {name = "dense", method = "proximas", parameters = {engine = "dense"}},
                   {method = "golem-ev"}, {method = "empty"}]""")
     Path("only.toml").write_text("""
         limits = {time_limit = 20, memory_limit = "2 GB"}
         data = [{d = 10, n = 60}]
-        method = [{method = "notears"}]""")
+        method = [{method = "golem-nv"}]""")
     lines = [
         "experiment plan torch.toml",
         "experiment run torch.toml",
@@ -335,8 +336,8 @@ def test_a_report_on_methods_that_are_not_installed_is_written(monkeypatch):
     monkeypatch.setattr(
         plan_file_module.methods.Method, "installed", property(lambda m: not m.extra)
     )
-    one = job(("NOTEARS", "notears", {}, 0.5))
-    runs = pd.DataFrame([{"run": one["run"], "word": "notears", "job": json.dumps(one)}])
+    one = job(("GOLEM", "golem-ev", {}, 0.5))
+    runs = pd.DataFrame([{"run": one["run"], "word": "golem-ev", "job": json.dumps(one)}])
     assert np.isnan(Results.of(runs, pd.DataFrame()).runs["lambda1"].iloc[0])
 
 

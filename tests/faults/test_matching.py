@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from bigdag import OrderSearch, simulate
+from bigdag import OrderSearch, metrics, simulate
 from bigdag.cli import app
 from bigdag.data.dataset import as_dataset
 from bigdag.errors import GraphError
@@ -81,3 +81,12 @@ def test_a_table_for_a_warm_start_is_refused_in_a_few_words(tmp_path):
         assert "no column 'source'" in text
         assert "'gene2' and 497 more" in text
         assert len(text) < 500
+
+
+def test_other_numbers_of_variables_are_told_by_their_names():
+    one = DAG([[0, 1], [0, 0]], ["rain", "river"])
+    other = DAG(np.zeros((3, 3)), ["rain", "flood", "snow"])
+    with pytest.raises(GraphError, match=r"no 'flood', 'snow'\. It alone has 'river'.*compare"):
+        metrics.evaluate(one, other)
+    with pytest.raises(GraphError, match=r"Got 3 instead\.$"):  # without names of their own
+        metrics.evaluate(DAG(np.zeros((3, 3))), one)

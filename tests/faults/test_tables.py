@@ -389,3 +389,17 @@ def test_a_failing_read_ends_the_interpreter_in_order(tmp_path):
             [sys.executable, "-c", code, str(tmp_path / "t.csv")], capture_output=True, timeout=120
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, b"refused\n", b"")
+
+
+def test_a_sheet_of_a_spreadsheet_is_to_be_saved_as_csv(tmp_path):
+    path = tmp_path / "t.xlsx"
+    path.write_bytes(b"PK")
+    with pytest.raises(DataError, match=r"suffix '\.xlsx' is not known.* Save the sheet as CSV"):
+        read_table(path)
+
+
+def test_signs_that_may_mean_missing_values_are_told_what_to_become(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n1,2\n-,3\n4,5\n")
+    with pytest.raises(DataError, match="If '-' means a missing value, write NA or nothing"):
+        read_table(path)

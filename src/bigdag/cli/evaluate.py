@@ -33,21 +33,31 @@ def evaluate(
     row_labels: RowLabels = None,
     as_json: Json = False,
 ) -> None:
-    """Score a DAG against the true one, and on data it has not seen."""
+    """Score a DAG against the true one, and on data it has not seen.
+
+    Where its arcs have probabilities, average precision ranks by them, and a second table says how
+    many of the arcs with a probability are true.
+    """
     from bigdag import metrics
     from bigdag.cli import display
     from bigdag.graph.dag import DAG
 
     if train is not None and data is None:
         raise ParameterError("--train goes with --data, the validation table that is scored.")
+    dag, true = DAG.load(dag_file), DAG.load(truth)
     scores = metrics.evaluate(
-        DAG.load(dag_file),
-        DAG.load(truth),
+        dag,
+        true,
         train=None if train is None else read(train, header, row_labels),
         validation=None if data is None else read(data, header, row_labels),
         threshold=threshold,
     )
     report = {"dag": dag_file, "truth": truth, "threshold": threshold, "metrics": scores}
+    if "probability" in dag.arc_data:
+        report["calibration"] = {
+            word: metrics.calibration(dag, true, directed=directed).to_dict("records")
+            for word, directed in (("directed", True), ("undirected", False))
+        }
     if as_json:
         print_json(report)
     else:

@@ -3,30 +3,58 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from secrets import randbelow
 from typing import TYPE_CHECKING, Any
 
 from bigdag.cli.group import app
+from bigdag.cli.knowing import (
+    Forbid,
+    IgnoreUnmatched,
+    KnowledgeFile,
+    Radius,
+    Regulators,
+    Require,
+    Roots,
+    Sinks,
+    Target,
+    Tiers,
+    knowledge_of,
+)
 from bigdag.cli.options import (
+    AdjustFor,
+    Batch,
+    Bootstrap,
+    Checkpoint,
     CheckUnits,
+    ConsensusProb,
     Covariance,
     Cut,
+    Dask,
     Device,
+    Drop,
+    Duplicates,
+    FeatureFraction,
     Force,
     Gamma,
     Header,
     Json,
+    Keep,
     Lambda1,
     Lambda2,
+    Layer,
     MaxIter,
     MemoryLimit,
     Method,
+    Missing,
     NJobs,
+    NoBootstrap,
     NoRefit,
     NSamples,
     Out,
+    Page,
     Penalty,
     Quiet,
     Restarts,
@@ -39,17 +67,20 @@ from bigdag.cli.options import (
     Standardise,
     Table,
     TimeLimit,
+    Transform,
     WarmStart,
 )
 from bigdag.cli.postponed import postpone
-from bigdag.cli.reading import read
+from bigdag.cli.preparing import finding_records, prepared_table, wishes_of
 from bigdag.cli.reports import fail_if, print_json, records, undirected
 from bigdag.errors import BigdagError, ParameterError
 from bigdag.interrupts import interruptible
 
 if TYPE_CHECKING:
     from bigdag.data.dataset import Dataset
+    from bigdag.data.prepare import Prepared
     from bigdag.graph.dag import DAG
+    from bigdag.learners.around import Surroundings
     from bigdag.learners.recipe import Outcome, Recipe
 
 
@@ -59,8 +90,9 @@ if TYPE_CHECKING:
 )
 def fit(
     table: Table,
-    method: Method = "proximas",
+    method: Method = "auto",
     out: Out = None,
+    page: Page = None,
     lambda1: Lambda1 = None,
     lambda2: Lambda2 = None,
     max_iter: MaxIter = None,
@@ -77,12 +109,36 @@ def fit(
     gamma: Gamma = None,
     penalty: Penalty = None,
     restarts: Restarts = None,
+    bootstrap: Bootstrap = None,
+    no_bootstrap: NoBootstrap = False,
+    min_prob: ConsensusProb = None,
+    feature_fraction: FeatureFraction = None,
+    checkpoint: Checkpoint = None,
+    dask: Dask = None,
+    transform: Transform = None,
+    missing: Missing = None,
+    drop: Drop = None,
+    keep: Keep = None,
+    batch: Batch = None,
+    adjust: AdjustFor = None,
+    duplicates: Duplicates = None,
     standardise: Standardise = False,
+    knowledge: KnowledgeFile = None,
+    regulators: Regulators = None,
+    tiers: Tiers = None,
+    forbid: Forbid = None,
+    require: Require = None,
+    roots: Roots = None,
+    sinks: Sinks = None,
+    ignore_unmatched: IgnoreUnmatched = False,
+    target: Target = None,
+    radius: Radius = None,
     check_units: CheckUnits = False,
     covariance: Covariance = False,
     n_samples: NSamples = None,
     header: Header = None,
     row_labels: RowLabels = None,
+    layer: Layer = None,
     threshold: Cut = None,
     safe_csv: SafeCsv = False,
     force: Force = False,
@@ -96,18 +152,24 @@ def fit(
     from bigdag.evaluation.units import check_units as compare_units
     from bigdag.evaluation.units import order_of_variances
     from bigdag.graph.dag import DAG
-    from bigdag.graph.files import check_output, graph_writer
+    from bigdag.graph.explore import check_page, explore_page
+    from bigdag.graph.files import check_output, graph_writer, nodes_file
     from bigdag.learners.methods import find_method
     from bigdag.learners.recipe import Recipe
 
     chosen = find_method(method)
     out = Path(f"{Path(table.name.removesuffix('.gz')).stem}.dag.parquet") if out is None else out
-    with suppress(OSError):
-        if out.samefile(table):
-            raise ParameterError(f"{out} is the table itself. Give another name to write to.")
+    written_to = [out, *([nodes_file(out)] if out.suffix.lower() == ".csv" else [])]
+    for written in [*written_to, *([] if page is None else [page])]:
+        with suppress(OSError):
+            if written.samefile(table):
+                raise ParameterError(
+                    f"{written} is the table itself. Give another name to write to."
+                )
     if safe_csv and out.suffix.lower() != ".csv":
         raise ParameterError(f"--safe-csv goes with an --out that ends in .csv. Got {out}.")
     output = check_output(out, force)
+    page_output = None if page is None else check_page(page, force)
     if search_criterion is not None and not search:
         raise ParameterError("--search-criterion goes with --search.")
     given = _present(
@@ -115,48 +177,249 @@ def fit(
         refit=False if no_refit else None, random_state=seed, n_jobs=n_jobs,
         memory_limit=memory_limit, device=device,
         warm_start_dag=None if warm_start is None else DAG.load(warm_start),
+        knowledge=knowledge_of(
+            knowledge, regulators, tiers, forbid, require, roots, sinks, ignore_unmatched
+        ),
     )  # fmt: skip
     given |= _settings(settings or [])
     if check_units:
         given.setdefault("random_state", randbelow(2**32))  # both fits draw the same numbers
     bic = _present(gamma=gamma, penalty=penalty, restarts=restarts)
     criterion = (search_criterion or "least_squares") if search else None
-    recipe = Recipe(chosen, given, bic, criterion, threshold)
+    if bootstrap is not None and no_bootstrap:
+        raise ParameterError("--bootstrap and --no-bootstrap cannot go together. Give one of them.")
+    resamples = _resamples(
+        bootstrap, dask, check_units,
+        threshold=min_prob, feature_fraction=feature_fraction, checkpoint=checkpoint,
+    )  # fmt: skip
+    if checkpoint is not None:  # what cannot be one is refused before the work begins
+        _check_checkpoint(checkpoint)
+    automatic = chosen.word == "auto"
+    if automatic and resamples is None and not no_bootstrap:
+        resamples = "auto"
+    recipe = Recipe(chosen, given, bic, criterion, threshold, resamples)
+    if radius is not None and target is None:
+        raise ParameterError("--radius goes with --target.")
+    if target is not None and check_units:
+        raise ParameterError("--check-units goes with a fit of the whole table, not --target.")
+    if automatic and check_units:
+        raise ParameterError(
+            "--check-units goes with a method that is named. The automatic method says by itself "
+            "whether its answer depends on the units."
+        )
+    usual = "auto" if automatic else None  # a method that is named takes the table as it is
+    wishes = wishes_of(
+        transform=transform or usual, missing=missing or usual, drop=drop, keep=keep, adjust=adjust,
+        batch=batch, duplicates=duplicates,
+    )  # fmt: skip
     agreement = None
     with display.FitProgress(shown=not quiet) as progress:
         progress.phase("reading")
         limit = given.get("memory_limit")
-        raw = read(table, header, row_labels, limit, covariance, n_samples)
+        prepared = prepared_table(
+            table, wishes, header, row_labels, limit, covariance, n_samples,
+            layer=layer, n_jobs=given.get("n_jobs"),
+        )  # fmt: skip
+        raw = prepared.data
+        known = given.get("knowledge")
+        absent = [] if known is None else known.absent(raw.names)
         data = standardised(raw, limit) if standardise else raw
+        around = None
+        if target is not None:
+            recipe, data, around = _around(recipe, data, target, 2 if radius is None else radius)
+            raw = data
+        prepared = replace(prepared, data=data)
         if not check_units:
             del raw  # the table is held once
         progress.phase("preparing")
+        if not quiet:
+            _announce(recipe, data)
         with interruptible():  # from here on a signal ends the fit, and what it has is written
-            found = recipe.follow(data, progress.callback)
+            with _on_cluster(dask):
+                found = recipe.follow(data, progress.callback)
             dag, uncut = _cut(recipe, found, data)
+            if around is not None:
+                dag = dag.neighbourhood(around.target, around.radius)
+                dag = dag.annotated(about={"around": around.sentence()})
             _refuse_nothing(found, dag, out)
+            dag = dag.annotated(about=_about(recipe, found, prepared, standardise))
             out = output.write(graph_writer(out, dag._graph(), safe_csv))
+            if page_output is not None:
+                html = explore_page(dag, _title(table)).encode()
+                page_output.write(lambda file: file.write(html))
             if check_units and not (found.failed or found.trouble or uncut):
                 agreement = compare_units(recipe, raw, dag, standardise, progress.callback)
     report = {
-        "table": table, "out": out, "method": chosen.word,
-        "parameters": given | bic | ({"warm_start_dag": warm_start} if warm_start else {}),
+        "table": table, "out": out, "page": None if page_output is None else page_output.saved,
+        "nodes_out": nodes_file(out) if out.suffix.lower() == ".csv" else None,
+        "method": chosen.word,
+        "parameters": {name: v for name, v in (given | bic).items() if name != "knowledge"}
+        | ({"warm_start_dag": warm_start} if warm_start else {}),
+        "knowledge": found.dag.about.get("knowledge"),
+        "knowledge_absent": absent,
+        "around": None if around is None else around.sentence(),
         "n_samples": data.n_samples, "n_variables": dag.n_nodes, "standardised": standardise,
+        "prepared": list(prepared.notes), "transform": prepared.transform,
+        "missing": prepared.missing, "left_out": list(prepared.left_out),
+        "groups": {name: list(rest) for name, rest in prepared.groups.items()},
+        "findings": finding_records(prepared.findings),
         "search": criterion, "before_search": found.first,
         "status": found.status, "n_iter": found.n_iter, "seconds": found.seconds,
         "objective": found.objective, "lambda1": found.lambda1,
         "extended_bic": found.extended_bic, "penalty": found.penalty,
         "refit_gain": found.refit_gain,
+        "bootstrap": _about_resamples(recipe, found),
         "n_arcs_found": found.dag.n_arcs, "threshold": threshold, "n_arcs": dag.n_arcs,
         "n_undirected": undirected(dag), "var_sortability": order_of_variances(data, dag),
-        "depends_on_units": recipe.depends_on_units, "check_units": agreement,
+        "assumption": found.assumption, "explanation": found.explanation,
+        "depends_on_units": (
+            recipe.depends_on_units if found.depends_on_units is None else found.depends_on_units
+        ),
+        "check_units": agreement,
         "strongest": records(dag, 10),
     }  # fmt: skip
     if as_json:
         print_json(report)
     elif not quiet:
         display.show_fit(report)
-    fail_if(output.trouble, found.trouble, uncut, _ended_early(found.failed, agreement, out))
+    page_trouble = None if page_output is None else page_output.trouble
+    fail_if(
+        output.trouble,
+        page_trouble,
+        found.trouble,
+        uncut,
+        _ended_early(found.failed, agreement, out),
+    )
+
+
+def _title(table: Path) -> str:
+    """Return the heading of a page: the table's name without its suffixes."""
+    return Path(table.name.removesuffix(".gz")).stem
+
+
+def _around(
+    recipe: Recipe, data: Dataset, target: str, radius: int
+) -> tuple[Recipe, Dataset, Surroundings]:
+    """Return a recipe and the columns for what is around one variable."""
+    from bigdag.knowledge import as_knowledge, limits_of
+    from bigdag.learners.around import surroundings
+
+    known, given = recipe.parameters.get("knowledge"), dict(recipe.parameters)
+    gamma = (recipe.bic | given).get("gamma", "auto")
+    around = surroundings(data, target, radius, gamma=gamma, limits=limits_of(known, data))
+    part = around.part(data)
+    if known is not None:
+        given["knowledge"] = as_knowledge(known).of_part(data, part)
+    bic = dict(recipe.bic)
+    if recipe.searches_by_bic() and "gamma" not in given:
+        bic["gamma"] = around.gamma  # an arc costs as much as in the whole table
+    return replace(recipe, parameters=given, bic=bic), part, around
+
+
+def _announce(recipe: Recipe, data: Dataset) -> None:
+    """Say what a fit will take, where that is more than a minute."""
+    from bigdag.cli import display
+    from bigdag.learners.forecast import forecast
+
+    if data.n_features < _QUICK or recipe.search is not None:
+        return
+    said = forecast(recipe.method, data, recipe.parameters)
+    if said.seconds is not None and said.seconds > 60:
+        display.announce(said)
+
+
+_QUICK = 1000  # variables that take less than a minute
+_CRITERIA = {
+    "bic": "extended BIC",
+    "own variances": "extended BIC",
+    "least_squares": "least squares, equation (1)",
+    "equal variances": "least squares, equation (1)",
+}
+_NOT_SAID = ("warm_start_dag", "knowledge")  # the one is a graph, the other stands by itself
+
+
+def _about(recipe: Recipe, found: Outcome, prepared: Prepared, standardise: bool) -> dict[str, Any]:
+    """Return how a DAG was learnt, for its file; the same run gives the same."""
+    import platform
+    from importlib.metadata import version
+
+    from bigdag import __version__
+
+    given = recipe.parameters | recipe.bic
+    lowered = found.assumption or recipe.search or recipe.method.fixed.get("criterion")
+    used = ("numpy", "scipy", "numba", "scikit-learn")
+    versions = {"python": platform.python_version()} | {name: version(name) for name in used}
+    return {
+        "bigdag": __version__, "versions": versions, "method": recipe.method.word,
+        "criterion": _CRITERIA.get(str(lowered), recipe.method.summary),
+        "parameters": {name: v for name, v in given.items() if name not in _NOT_SAID},
+        "search": recipe.search, "threshold": recipe.threshold, "standardised": standardise,
+        "transform": prepared.transform, "missing": prepared.missing,
+        "prepared": list(prepared.notes),
+        "groups": {name: list(rest) for name, rest in prepared.groups.items()},
+        "findings": [finding.sentence() for finding in prepared.findings],
+        "n_samples": prepared.data.n_samples, "status": found.status, "n_iter": found.n_iter,
+        "objective": found.objective, "lambda1": found.lambda1,
+        "extended_bic": found.extended_bic, "penalty": found.penalty,
+        "assumption": found.assumption, "explanation": found.explanation,
+        **({} if found.history is None else {"history": found.history}),
+        **({} if found.n_resamples is None else {"bootstrap": _about_resamples(recipe, found)}),
+    }  # fmt: skip
+
+
+def _on_cluster(address: str | None) -> AbstractContextManager[Any]:
+    """Return a context in which joblib works on a Dask cluster, or as usual without one."""
+    if address is None:
+        return nullcontext()
+    from bigdag.experiments.run.cluster import joblib_on_cluster
+
+    return joblib_on_cluster(address)
+
+
+def _resamples(
+    count: int | None, dask: str | None, check_units: bool, **more: Any
+) -> dict[str, Any] | str | None:
+    """Return the parameters of the bootstrap; refuse its options where there is none."""
+    given = _present(**more)
+    words = {"threshold": "--min-prob", "checkpoint": "--checkpoint"}
+    words |= {"feature_fraction": "--feature-fraction"}
+    if count is not None:
+        if count < 1:
+            raise ParameterError(f"--bootstrap must be at least 1, as in 100. Got {count}.")
+        for name in ("threshold", "feature_fraction"):
+            if not 0 <= given.get(name, 1) <= 1:
+                raise ParameterError(f"{words[name]} must be from 0 to 1. Got {given[name]:g}.")
+        if check_units:
+            raise ParameterError(
+                "--check-units fits a second time in other units, and goes without --bootstrap."
+            )
+        return {"n_resamples": count, **given}
+    for name in [*given, *(["dask"] if dask else [])]:
+        word = words.get(name, "--dask")
+        raise ParameterError(f"{word} goes with --bootstrap, as in --bootstrap 100.")
+    return None
+
+
+def _check_checkpoint(path: Path) -> None:
+    """Refuse a file of another kind, and one that cannot be written."""
+    from bigdag.learners.checkpoint import read_resamples
+    from bigdag.writing import Output
+
+    Output(path, force=True).reserve()
+    if path.exists():
+        read_resamples(path, 0)  # of which table it is, is compared when that is read
+
+
+def _about_resamples(recipe: Recipe, found: Outcome) -> dict[str, Any] | None:
+    """Return how many resamples were done, and the least probability of a pair."""
+    if found.n_resamples is None:
+        return None
+    given = recipe.bootstrap if isinstance(recipe.bootstrap, dict) else {}
+    return {
+        "n_resamples": found.n_resamples,
+        "wanted": found.n_wanted,
+        "min_prob": given.get("threshold", 0.5),
+    }
 
 
 def _cut(recipe: Recipe, found: Outcome, data: Dataset) -> tuple[DAG, str | None]:

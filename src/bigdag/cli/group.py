@@ -87,8 +87,11 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback(
-    epilog="Examples:\n\nbigdag fit genes.csv --out genes.dag.parquet\n\n"
+    epilog="Examples:\n\nbigdag check genes.csv\n\n"
+    "bigdag fit genes.csv --out genes.dag.parquet\n\n"
+    "bigdag fit genes.csv --batch plate --missing em\n\n"
     "bigdag show genes.dag.parquet --variable TP53 --plot tp53.png\n\n"
+    "bigdag explore genes.dag.parquet --out genes.html\n\n"
     "bigdag experiment run exp1 --preset smoke --store runs.db\n\n"
     "bigdag fit --help"
 )

@@ -35,6 +35,7 @@ def file_argument(metavar: str, help: str) -> Any:
 
 
 METHOD, SEARCH, TABLE = "The method", "The search over orders", "The table"
+BOOTSTRAP = "How sure each arc is"
 FORMATS = ".parquet, .npz, .csv, .graphml, .dot or .json"
 READABLE = FORMATS.replace(".dot ", "").replace(".graphml, or", ".graphml or")
 
@@ -45,11 +46,16 @@ Dag = Annotated[Path, file_argument("DAG", f"A file that ends in {READABLE}.")]
 Table = Annotated[
     Path,
     file_argument(
-        "TABLE", "CSV, TSV, TXT (each also .gz), Parquet, Feather, NPY or NPZ; a column a variable."
+        "TABLE",
+        "CSV, TSV, TXT (each also .gz), Parquet, Feather, NPY, NPZ or H5AD; a column a variable.",
     ),
 ]
 Method = Annotated[
-    str, typer.Option(help="One of those in: bigdag methods.", rich_help_panel=METHOD)
+    str,
+    typer.Option(
+        help="One of those in: bigdag methods. auto prepares the table, and chooses by the data.",
+        rich_help_panel=METHOD,
+    ),
 ]
 Lambda1 = Annotated[
     Any, number_or("bic", "Weight of the L1 penalty; bic chooses it from the data.", METHOD)
@@ -68,7 +74,8 @@ MemoryLimit = Annotated[
 ]
 Device = Annotated[str | None, option(help="Device for torch, such as cuda.", panel=METHOD)]
 Search = Annotated[
-    bool, option("--search", help="After the method, search on from its DAG.", panel=SEARCH)
+    bool,
+    option("--search", help="After a method but auto, search on from its DAG.", panel=SEARCH),
 ]
 SearchCriterion = Annotated[
     str | None,
@@ -89,16 +96,103 @@ Penalty = Annotated[
 Restarts = Annotated[
     int | None, option(help="Random restarts of a search by BIC; 0 by default.", panel=SEARCH)
 ]
+NoBootstrap = Annotated[
+    bool,
+    option(
+        "--no-bootstrap",
+        help="One fit only, where the automatic method would learn from resamples, too.",
+        panel=BOOTSTRAP,
+    ),
+]
+Bootstrap = Annotated[
+    int | None,
+    option(help="Learn again from so many resamples of the rows, as 100.", panel=BOOTSTRAP),
+]
+ConsensusProb = Annotated[
+    float | None,
+    option(
+        "--min-prob",
+        help="Keep pairs joined in this share of the resamples; 0.5 by default.",
+        panel=BOOTSTRAP,
+    ),
+]
+FeatureFraction = Annotated[
+    float | None,
+    option(help="The share of the pairs that each resample may join.", panel=BOOTSTRAP),
+]
+Checkpoint = Annotated[
+    Path | None,
+    option(help="Keep the resamples in this file, and go on from it.", panel=BOOTSTRAP),
+]
+Dask = Annotated[
+    str | None,
+    option(help="Do the resamples on the Dask cluster of this scheduler.", panel=BOOTSTRAP),
+]
+MinProb = Annotated[
+    float | None,
+    option(help="Keep only pairs that are joined with at least this probability."),
+]
 Settings = Annotated[
     list[str] | None,
     option("--set", metavar="NAME=VALUE", help="Any other parameter.", panel=METHOD),
+]
+Transform = Annotated[
+    str | None,
+    option(
+        metavar="none|rank|log1p|auto",
+        help="rank: normal scores of ranks, for outliers and skew; log1p, for counts; auto: what "
+        "the check recommends. Default: auto with --method auto, else none.",
+        panel=TABLE,
+    ),
+]
+Missing = Annotated[
+    str | None,
+    option(
+        metavar="error|pairwise|em|drop|auto",
+        help="Missing values: refuse them; use the pairs that are there; fit a Gaussian model; "
+        "drop rows. auto: pairwise up to a fifth. Default: auto with --method auto, else error.",
+        panel=TABLE,
+    ),
+]
+Drop = Annotated[
+    list[str] | None,
+    option(metavar="NAME,...", help="Columns to leave out; globs as in 'x_*'.", panel=TABLE),
+]
+Keep = Annotated[
+    list[str] | None,
+    option(metavar="NAME,...", help="The only columns to keep; globs.", panel=TABLE),
+]
+Batch = Annotated[
+    str | None,
+    option(metavar="NAME", help="Column of groups whose effect is taken out first.", panel=TABLE),
+]
+AdjustFor = Annotated[
+    list[str] | None,
+    option(
+        "--adjust",
+        metavar="NAME,...",
+        help="Columns whose linear effect is taken out first: age, sex.",
+        panel=TABLE,
+    ),
+]
+Duplicates = Annotated[
+    str | None,
+    option(
+        metavar="group|keep|error",
+        help="Near-identical columns: one variable; all of them; refuse. Default: keep.",
+        panel=TABLE,
+    ),
 ]
 Standardise = Annotated[
     bool, option("--standardise", help="Scale columns to variance 1 first.", panel=TABLE)
 ]
 CheckUnits = Annotated[
     bool,
-    option("--check-units", help="Also fit in the other units, and compare.", panel=TABLE),
+    option(
+        "--check-units",
+        help="Also fit in the other units, and compare; for methods but auto.",
+        panel=TABLE,
+    ),
 ]
 Covariance = Annotated[
     bool, option("--covariance", help="TABLE holds a covariance matrix.", panel=TABLE)
@@ -120,9 +214,16 @@ RowLabels = Annotated[
         panel=TABLE,
     ),
 ]
+Layer = Annotated[
+    str | None, option(help="The layer of an H5AD file, in place of its X.", panel=TABLE)
+]
 Out = Annotated[
     Path | None,
     option(help=f"{FORMATS}. Default: TABLE's name and .dag.parquet, in this folder."),
+]
+Page = Annotated[
+    Path | None,
+    option(help="Also write a page to explore the DAG in a browser; it ends in .html."),
 ]
 Threshold = Annotated[float | None, option(help="Keep only arcs with |weight| above it.")]
 Cut = Annotated[

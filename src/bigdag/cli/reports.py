@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from bigdag.graph.dag import DAG
 
-__all__ = ["fail_if", "print_json", "records", "undirected"]
+__all__ = ["at_least", "fail_if", "print_json", "records", "undirected"]
 
 
 def fail_if(*troubles: str | None) -> None:
@@ -28,6 +28,23 @@ def fail_if(*troubles: str | None) -> None:
 def undirected(dag: DAG) -> int | None:
     """Return how many arcs have an open direction; None where nothing is known of that."""
     return None if dag.reversible is None else int(dag.reversible.nnz)
+
+
+def at_least(dag: DAG, probability: float) -> DAG:
+    """Return the DAG of the pairs that are joined with a probability, as --min-prob asks."""
+    from bigdag.errors import ParameterError
+
+    if not 0 <= probability <= 1:
+        raise ParameterError(f"--min-prob must be from 0 to 1. Got {probability:g}.")
+    column = next((name for name in ("adjacency", "probability") if name in dag.arc_data), None)
+    if column is None:
+        raise ParameterError(
+            "--min-prob needs a DAG whose arcs have probabilities, as from bigdag fit --bootstrap "
+            "100. This one has none."
+        )
+    kept = dag.weights.copy()
+    kept.data = (dag.arc_data[column] >= probability - 1e-12).astype(float)
+    return dag.with_arcs(kept)
 
 
 def records(dag: DAG, top: int | None = None) -> list[dict[str, Any]]:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bigdag.cli.group import app
-from bigdag.cli.options import Dag, Force, Json, Threshold, option
-from bigdag.cli.reports import fail_if, print_json, records, undirected
+from bigdag.cli.options import Dag, Force, Json, MinProb, Threshold, option
+from bigdag.cli.reports import at_least, fail_if, print_json, records, undirected
 from bigdag.errors import GraphError, ParameterError
 
 if TYPE_CHECKING:
     from bigdag.graph.dag import DAG
 
 _Variable = Annotated[str | None, option(help="Show the neighbourhood of this variable.")]
-_Radius = Annotated[int, typer.Option(help="Arcs around --variable.")]
+_Radius = Annotated[int | None, option(help="Arcs around --variable; 1 by default.")]
 _Top = Annotated[int, typer.Option(help="How many of the strongest arcs to list.")]
 _Plot = Annotated[Path | None, option(help="Draw to a .png, .svg or .pdf file.")]
 _MaxNodes = Annotated[int, typer.Option(help="Draw the strongest arcs on so many nodes.")]
@@ -26,9 +26,10 @@ _MaxNodes = Annotated[int, typer.Option(help="Draw the strongest arcs on so many
 def show(
     dag_file: Dag,
     variable: _Variable = None,
-    radius: _Radius = 1,
+    radius: _Radius = None,
     top: _Top = 10,
     threshold: Threshold = None,
+    min_prob: MinProb = None,
     plot: _Plot = None,
     max_nodes: _MaxNodes = 300,
     force: Force = False,
@@ -40,9 +41,14 @@ def show(
     from bigdag.cli import display
     from bigdag.graph.dag import DAG
 
+    if radius is not None and variable is None:
+        raise ParameterError("--radius goes with --variable.")
+    radius = 1 if radius is None else radius
     dag = DAG.load(dag_file)
     if threshold is not None:
         dag = dag.threshold(threshold)
+    if min_prob is not None:
+        dag = at_least(dag, min_prob)
     parents = np.diff(dag.weights.indptr)
     children = np.diff(dag.weights.tocsr().indptr)
 
@@ -58,6 +64,7 @@ def show(
         "n_arcs": dag.n_arcs,
         "n_undirected": undirected(dag),
         "threshold": threshold,
+        "min_prob": min_prob,
         "isolated": int(np.sum((parents == 0) & (children == 0))),
         "roots": int(np.sum((parents == 0) & (children > 0))),
         "sinks": int(np.sum((parents > 0) & (children == 0))),

@@ -20,7 +20,8 @@ def simulate(
     k: Annotated[float, typer.Option("--k", help="Arcs for each variable.")] = 1.0,
     graph: Annotated[str, typer.Option(help="ER or SF (scale-free).")] = "ER",
     noise: Annotated[str, typer.Option(help="gaussian, exponential or gumbel.")] = "gaussian",
-    scale: Annotated[str, typer.Option(help="EV (equal noise) or NV (unequal).")] = "EV",
+    variance: Annotated[str, typer.Option(help="EV (equal noise) or NV (unequal).")] = "EV",
+    scale: Annotated[str | None, option("--scale", hidden=True)] = None,
     n: Annotated[int, typer.Option("--n", help="Training samples.")] = 1000,
     validation: Annotated[
         int | None, option(help="Validation samples; as many as --n by default.")
@@ -30,6 +31,13 @@ def simulate(
         bool, option("--standardise", help="Scale columns to variance 1.")
     ] = False,
     iscm: Annotated[bool, option("--iscm", help="Scale variables as they are generated.")] = False,
+    mixed_units: Annotated[
+        bool, option("--mixed-units", help="Give each column a unit of its own.")
+    ] = False,
+    outliers: Annotated[
+        float, option(help="Share of the training values that are made ten times as large.")
+    ] = 0.0,
+    missing: Annotated[float, option(help="Share of the training values to take out.")] = 0.0,
     memory_limit: Annotated[
         str | None, option(help="Memory of the whole process, such as 4GB.")
     ] = None,
@@ -41,11 +49,27 @@ def simulate(
     from bigdag.simulate.worlds import World, write_world
     from bigdag.writing import Output
 
-    if standardise and iscm:
-        raise ParameterError("--standardise and --iscm exclude each other. Give one of them.")
-    units = "standardised" if standardise else "internal" if iscm else "raw"
+    wanted = {"standardised": standardise, "internal": iscm, "mixed": mixed_units}
+    units = [word for word, given in wanted.items() if given]
+    if len(units) > 1:
+        raise ParameterError(
+            "--standardise, --iscm and --mixed-units exclude each other. Give one of them."
+        )
     rows = n if validation is None else validation
-    world = World(d, k, graph, noise, scale, n, rows, seed, units)
+    form = units[0] if units else "raw"
+    world = World(
+        d,
+        k,
+        graph,
+        noise,
+        variance if scale is None else scale,
+        n,
+        rows,
+        seed,
+        form,
+        outliers,
+        missing,
+    )
     output = Output(out, force, folder=True)
     card = write_world(world, output, memory_limit=memory_limit)
     if as_json:

@@ -6,15 +6,17 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bigdag.data import content
 from bigdag.data.content import Content
-from bigdag.data.convert import matrix_of
+from bigdag.data.convert import FloatArray, Rows, block_rows, matrix_of
+from bigdag.data.moments import is_one_pass
 from bigdag.data.npy import Header, array_header, check_end, no_array, read_exactly
 from bigdag.errors import DataError
 from bigdag.resources import require_memory
@@ -22,11 +24,41 @@ from bigdag.resources import require_memory
 __all__ = ["read_npy", "read_npz"]
 
 
-def read_npy(path: Path, memory_limit: float | str | None) -> Content:
-    """Read the table of an NPY file."""
+def read_npy(path: Path, memory_limit: float | str | None, copies: int = 0) -> Content:
+    """Read the table of an NPY file, or its rows where it does not fit so many times."""
     with path.open("rb") as stream:
         size = os.fstat(stream.fileno()).st_size
+        header = array_header(stream, size, ".npy")
+        shape, dtype = header.shape, header.dtype
+        if copies and len(shape) == 2 and dtype.kind in "biuf":
+            overhead = 2 * block_rows(shape[1]) * shape[1] * dtype.itemsize
+            if is_one_pass(*shape, memory_limit, overhead, copies):
+                fill = partial(_fill_rows, path, stream.tell(), size, header)
+                file = _named(np.empty((0, shape[1])), None)
+                return file._replace(rows=Rows(*shape, fill, overhead))
+        stream.seek(0)
         return _named(*_read_array(stream, size, ".npy", memory_limit))
+
+
+def _fill_rows(
+    path: Path, begin: int, size: int, header: Header, start: int, stop: int, out: FloatArray
+) -> None:
+    """Read rows of the array that begins at a byte of an NPY file of so many bytes."""
+    (n, d), dtype = header.shape, header.dtype
+    with path.open("rb") as stream:
+        if os.fstat(stream.fileno()).st_size != size:
+            raise content.changed()
+
+        def values(at: int, count: int) -> npt.NDArray[Any]:
+            stream.seek(begin + at * dtype.itemsize)
+            return np.frombuffer(read_exactly(stream, count * dtype.itemsize, ".npy"), dtype)
+
+        with np.errstate(over="ignore"):  # an overflow gives inf, which is refused with its place
+            if not header.fortran:
+                out[...] = values(start * d, (stop - start) * d).reshape(stop - start, d)
+                return
+            for j in range(d):
+                out[:, j] = values(j * n + start, stop - start)
 
 
 def _named(X: npt.NDArray[np.float64], found: Iterable[str] | None) -> Content:

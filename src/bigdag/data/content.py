@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bigdag.data.convert import refuse_columns, require_table
+from bigdag.data.convert import Rows, refuse_columns, require_table
 from bigdag.data.names import checked_names, default_names
 from bigdag.errors import DataError
 
@@ -43,6 +43,7 @@ class Content(NamedTuple):
     lines: bool = False  # whether it is a text file
     labels: list[str] | None = None  # of the rows, as text, where a covariance matrix may have them
     labels_inside: bool = True  # whether they are the first column; else an index beside the table
+    rows: Rows | None = None  # what does not fit into the memory; X then has no rows
 
     def without(self, columns: list[int]) -> Content:
         """Leave columns out; X changes."""
@@ -56,6 +57,7 @@ class Content(NamedTuple):
             names=[self.names[j] for j in kept],
             places=[self.places[j] for j in kept],
             text={new: self.text[old] for new, old in enumerate(kept) if old in self.text},
+            rows=None if self.rows is None else self.rows.without(columns),
         )
 
     def matrix(self) -> npt.NDArray[np.float64]:
@@ -76,8 +78,15 @@ class Content(NamedTuple):
 class TextColumn:
     """What is known of a column that does not hold numbers."""
 
-    def __init__(self, example: tuple[int, Any], texts: int = 1, cells: int = 1) -> None:
+    def __init__(
+        self,
+        example: tuple[int, Any],
+        texts: int = 1,
+        cells: int = 1,
+        values: npt.NDArray[np.object_] | None = None,
+    ) -> None:
         self.example = example  # a row, from 1, and its value
+        self.values = values  # all of them, where they were asked for
         self.texts, self.cells = texts, cells  # cells that are no numbers, and that are not missing
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime
 import json
+import mmap
 import re
 import reprlib
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -19,18 +21,22 @@ import pyarrow.interchange as interchange
 from scipy import sparse
 
 from bigdag.data.names import default_names
-from bigdag.errors import DataError, few_names
+from bigdag.errors import DataError, DataWarning, few_names
 from bigdag.resources import require_memory
 
 __all__ = [
     "NUMBER",
     "Categories",
     "FloatArray",
+    "Rows",
     "arrow_floats",
     "arrow_values",
     "best_example",
+    "block_rows",
     "column_blocks",
+    "counts_rows",
     "holds_numbers",
+    "index_names",
     "is_number",
     "matrix_of",
     "names_of",
@@ -38,12 +44,15 @@ __all__ = [
     "pandas_index",
     "refuse_columns",
     "require_table",
+    "rows_of",
+    "table_memory",
 ]
 
 FloatArray = npt.NDArray[np.float64]
 
 _SHOWN = 3  # columns named in a message before "and k more"
 _BLOCK = 2**20  # values worked on at a time
+_ROWS = 512  # of a block in one pass at least: with fewer, adding products takes the longest
 # How a number, or a truth value, is written.
 NUMBER = r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf|infinity|nan)|true|false"
 _NUMBER = re.compile(NUMBER, re.I)
@@ -62,17 +71,81 @@ def column_blocks(n: int, d: int) -> Iterable[slice]:
 
 
 def require_table(
-    n: int, d: int, block: int, memory_limit: float | str | None, unit: str = "rows"
+    n: int,
+    d: int,
+    block: int,
+    memory_limit: float | str | None,
+    unit: str = "rows",
+    remedy: str = "Leave out rows or columns, or allow more memory.",
 ) -> None:
     """Refuse a matrix (n, d) that would go beyond the limit, with the blocks it is read in."""
-    values = n * d
-    checks = 3 * 8 * max(min(values, 2**20), n)  # what checking and centring takes for a while
     require_memory(
-        8 * values + max(block, checks),
+        table_memory(n, d, block),
         f"a table of {n:,} {unit} and {d:,} columns",
-        "Leave out rows or columns, or allow more memory.",
+        remedy,
         memory_limit,
     )
+
+
+def table_memory(n: int, d: int, block: int = 0) -> int:
+    """Return the bytes of a matrix (n, d), with what reading or checking it takes for a while.
+
+    Examples
+    --------
+    >>> table_memory(1000, 10)
+    320000
+    """
+    checks = 3 * 8 * max(min(n * d, 2**20), n)
+    return 8 * n * d + max(block, checks)
+
+
+def block_rows(d: int) -> int:
+    """Return the number of rows of d columns that are worked on at a time in one pass."""
+    return max(_ROWS, _BLOCK // 2 // max(1, d))
+
+
+class Rows(NamedTuple):
+    """A table whose rows are there on demand, from the first to the last.
+
+    Attributes
+    ----------
+    n, d : int
+        Rows and columns.
+    fill : callable
+        Takes `start`, `stop` and an array (stop - start, d), and writes these rows into it. It is
+        called for one block after the other, once each.
+    overhead : int
+        The bytes that it takes for a while.
+    """
+
+    n: int
+    d: int
+    fill: Callable[[int, int, FloatArray], None]
+    overhead: int = 0
+
+    def without(self, columns: Sequence[int]) -> Rows:
+        """Leave columns out.
+
+        Examples
+        --------
+        >>> X = np.arange(6.0).reshape(2, 3)
+        >>> def fill(start, stop, out):
+        ...     out[...] = X[start:stop]
+        >>> out = np.empty((2, 2))
+        >>> Rows(2, 3, fill).without([0]).fill(0, 2, out)
+        >>> out
+        array([[1., 2.],
+               [4., 5.]])
+        """
+        kept = np.setdiff1d(np.arange(self.d), columns)
+
+        def fill(start: int, stop: int, out: FloatArray) -> None:
+            whole = np.empty((stop - start, self.d))
+            self.fill(start, stop, whole)
+            out[...] = whole[:, kept]
+
+        block = 8 * block_rows(self.d) * self.d
+        return Rows(self.n, len(kept), fill, self.overhead + block)
 
 
 def _own_matrix(n: int, d: int, memory_limit: float | str | None) -> FloatArray:
@@ -87,9 +160,7 @@ def matrix_of(
 ) -> tuple[FloatArray, tuple[str, ...] | None]:
     """Return the numbers of a table as an own matrix (n, d) in Fortran order, and its names."""
     if sparse.issparse(table):
-        raise DataTypeError(
-            f"Sparse data are not supported. Got {type(table).__name__}; pass .toarray() instead."
-        )
+        return _sparse_matrix(table, memory_limit), None
     if isinstance(table, str | Path):
         raise DataError(
             f"Expected a table, got the text {str(table)!r}. To read a file use "
@@ -138,7 +209,10 @@ def _array_matrix(
         if array.ndim == 1 and array.size == 0:
             raise DataError("Found 0 sample(s): the table is empty.")
         if array.ndim == 0:
-            raise DataError(f"Expected a 2-D table, got {_kind(table)} instead. Reshape your data.")
+            lazy = " Call its method .collect() first." if hasattr(table, "collect") else ""
+            raise DataError(
+                f"Expected a 2-D table, got {_kind(table)} instead. Reshape your data.{lazy}"
+            )
         raise DataError(
             f"Expected a 2-D table, got a {array.ndim}-D array of shape {array.shape} instead. "
             "Reshape your data to one row per sample and one column per variable"
@@ -153,6 +227,87 @@ def _array_matrix(
     array = array.astype(object)
     _fill(X, range(d), lambda j: _numbers(array[:, j]), lambda j: array[:, j], default_names(d))
     return X, None
+
+
+def _sparse_matrix(table: Any, memory_limit: float | str | None) -> FloatArray:
+    """Return a sparse matrix or array of SciPy as a dense matrix, made some lines at a time."""
+    if table.ndim != 2:
+        raise DataError(
+            f"Expected a 2-D table, got a {table.ndim}-D sparse array of shape {table.shape} "
+            "instead. Reshape your data to one row per sample and one column per variable."
+        )
+    if table.dtype.kind == "c":
+        raise DataError("Complex data not supported. Pass a sparse matrix of real numbers.")
+    if table.dtype.kind not in "biuf":
+        raise DataTypeError(f"A sparse matrix must hold numbers. Got the dtype {table.dtype}.")
+    n, d = table.shape
+    _check_sparse(table)
+    by_rows = table.format == "csr"
+    # Made float64 first: sums of entries that stand twice must not overflow.
+    lines = table if by_rows or table.format == "csc" else table.astype(np.float64).tocsc()
+    X = _own_matrix(n, d, memory_limit)
+    for part in column_blocks(d, n) if by_rows else column_blocks(n, d):
+        if by_rows:
+            X[part] = lines[part].astype(np.float64).toarray()
+        else:
+            X[:, part] = lines[:, part].astype(np.float64).toarray()
+    return X
+
+
+def _check_sparse(table: Any) -> None:
+    """Refuse a sparse matrix with places outside of it, which SciPy would follow."""
+    if hasattr(table, "check_format"):
+        try:
+            table.check_format(full_check=True)
+        except ValueError as err:
+            raise DataError(f"The sparse matrix is damaged: {err}.") from err
+
+
+def rows_of(table: Any) -> Rows | None:
+    """Return the rows of an array or a sparse matrix of numbers; None for anything else.
+
+    Pages of a file that is mapped into the memory are given back after each block: else they would
+    count as memory that the process holds.
+    """
+    if sparse.issparse(table):
+        if table.ndim != 2 or table.dtype.kind not in "biuf":
+            return None
+        by_rows = table.format == "csr"
+        held: list[Any] = [table] if by_rows else []
+
+        def fill_sparse(start: int, stop: int, out: FloatArray) -> None:
+            if start == 0:
+                _check_sparse(table)
+            if not held:
+                held.append(table.astype(np.float64).tocsr())
+            held[0][start:stop].astype(np.float64).toarray(out=out)
+
+        size = 0 if by_rows else 2 * 16 * table.nnz  # of a copy by rows
+        return Rows(table.shape[0], table.shape[1], fill_sparse, overhead=size)
+    plain = isinstance(table, np.ndarray) and not np.ma.isMaskedArray(table)
+    if not plain or table.ndim != 2 or table.dtype.kind not in "biuf":
+        return None
+    give_back = _mapped_pages(table)
+
+    def fill(start: int, stop: int, out: FloatArray) -> None:
+        with np.errstate(over="ignore"):  # an overflow gives inf, which is refused with its place
+            out[...] = table[start:stop]
+        give_back()
+
+    return Rows(table.shape[0], table.shape[1], fill)
+
+
+def _mapped_pages(array: npt.NDArray[Any]) -> Callable[[], None]:
+    """Return what gives back the memory that the pages of a mapped file take."""
+    base: Any = array
+    while base is not None and not isinstance(base, np.memmap):
+        base = getattr(base, "base", None)
+    pages = getattr(base, "_mmap", None)
+    # What was changed in a mapping of one's own ("c") is nowhere else.
+    own = getattr(base, "mode", "c") not in ("r", "r+", "w+")
+    if pages is None or own or not hasattr(mmap, "MADV_DONTNEED"):
+        return lambda: None
+    return lambda: pages.madvise(mmap.MADV_DONTNEED)
 
 
 def _pandas_matrix(
@@ -194,6 +349,17 @@ def _arrow_matrix(
 ) -> tuple[FloatArray, tuple[str, ...] | None]:
     # The index of a pandas frame is no data; one that is a mere range has no column.
     index = pandas_index(table.schema)
+    beside = [j for j, name in enumerate(table.column_names) if name in index]
+    chunks = table.column(beside[0]).chunks if len(beside) == 1 else []
+    counted = counts_rows(chunk.to_numpy(zero_copy_only=False) for chunk in chunks)
+    if beside and not counted:
+        levels = [table.column_names[j] for j in beside]
+        warnings.warn(
+            f"the index that pandas noted in the table ({index_names(levels)}) was left out. If it "
+            "holds data, pass table.replace_schema_metadata(), which forgets what was the index.",
+            DataWarning,
+            stacklevel=4,  # the caller of as_dataset
+        )
     table = table.select([j for j, name in enumerate(table.column_names) if name not in index])
     names = tuple(table.column_names)
     n, d = table.shape
@@ -250,6 +416,29 @@ def pandas_index(schema: pa.Schema) -> list[str]:
     """Return the names of the columns that pandas wrote its index to, by the table's metadata."""
     # A dict among them tells of an index that is a mere range, and has no column.
     return [name for name in _pandas_notes(schema, "index_columns") if isinstance(name, str)]
+
+
+def index_names(levels: Sequence[str]) -> str:
+    """Return the names of an index's levels, to show them."""
+    if all(re.fullmatch(r"__index_level_\d+__", name) for name in levels):
+        return "without a name" if len(levels) == 1 else f"{len(levels)} levels without names"
+    return few_names(levels)
+
+
+def counts_rows(blocks: Iterable[npt.NDArray[Any]]) -> bool:
+    """Whether numbers that come in blocks are 0, 1, 2, ..., as in the index that pandas makes up.
+
+    Examples
+    --------
+    >>> counts_rows([np.arange(3), np.arange(3, 5)]), counts_rows([np.array([1, 2])])
+    (True, False)
+    """
+    row = 0
+    for block in blocks:
+        if block.dtype.kind not in "iu" or (block != np.arange(row, row + len(block))).any():
+            return False
+        row += len(block)
+    return row > 0
 
 
 def pandas_categories(schema: pa.Schema) -> list[str]:
@@ -320,10 +509,16 @@ def _fill(
 
 
 def refuse_columns(
-    bad: Sequence[int], names: Sequence[str], example: Callable[[int], tuple[int, Any]]
+    bad: Sequence[int],
+    names: Sequence[str],
+    example: Callable[[int], tuple[int, Any]],
+    d: int | None = None,
 ) -> NoReturn:
-    """Raise the error for columns that hold no numbers; `example` gives a row and its value."""
-    shown, reason, times, categories = [], "", "", False
+    """Raise the error for columns that hold no numbers; `example` gives a row and its value.
+
+    `d` is the number of all columns, where `names` are not theirs.
+    """
+    shown, reason, times, categories, sign = [], "", "", False, ""
     for j in bad[:_SHOWN]:
         row, value = example(j)
         if isinstance(value, Categories):
@@ -331,6 +526,8 @@ def refuse_columns(
             categories = True
             continue
         shown.append(f"{names[j]!r} (row {row}: {reprlib.repr(value)})")
+        if isinstance(value, str) and not any(letter.isalnum() for letter in value):
+            sign = f" If {value!r} means a missing value, write NA or nothing in its place."
         if isinstance(value, _TIMES):
             times = times or f" Column {names[j]!r} holds dates or times; make them numbers first."
         elif not reason and not isinstance(value, str | bytes):
@@ -343,8 +540,9 @@ def refuse_columns(
     more = f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
     error = DataTypeError if reason or times else DataError
     raise error(
-        f"{len(bad)} of {len(names)} columns hold text or other values that are not numbers: "
+        f"{len(bad)} of {d or len(names)} columns hold text or other values that are not numbers: "
         f"{', '.join(shown)}{more}{reason}. Leave these columns out, or encode them as numbers."
+        + sign
         + times
         + (
             " Categories are names, even where they are written as numbers; if they are "

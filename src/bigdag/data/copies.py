@@ -1,15 +1,17 @@
-"""Columns that are copies of each other, exactly or up to a factor and a shift."""
+"""Columns that are copies of each other, exactly or nearly, up to a factor and a shift."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial import KDTree
 
 from bigdag.data.convert import FloatArray, column_blocks
 
-__all__ = ["Copies", "find_copies"]
+__all__ = ["NEARLY", "Copies", "copies_by_projections", "find_copies", "near_copies"]
 
 # Two columns of length 1 that are no further apart than this are copies of each other ...
 _ROUNDING = 1e-9
@@ -17,6 +19,17 @@ _ROUNDING = 1e-9
 _SINGLE = 1e-6
 _DIRECTIONS = 3  # random ones that columns are projected on
 _MARGIN = 10.0  # projections of copies are apart by this many tolerances at most: 10 deviations
+
+
+# Two columns whose correlation is larger in size are nearly the same: the rest is a seventieth of
+# a standard deviation.
+NEARLY = 0.9999
+# Causes and effects that are so near have other relatives near to both; copies, unless they are
+# exact, are nearer to each other than to any other column by this factor of the variance left.
+_ALONE = 50.0
+_EXACT = 1e-6  # the share of variance that exact copies may differ by, as by rounding
+_SKETCH = 12  # random directions that near copies are looked for in
+_FEWEST = 10  # rows, below which near copies are mere chance
 
 
 class Copies(NamedTuple):
@@ -53,23 +66,82 @@ def find_copies(X: FloatArray, mean: FloatArray, norm: FloatArray, shown: int) -
     keys = (directions @ X)[:, live] / norm[live]  # (_DIRECTIONS, live columns)
     sign = np.where(keys[0] < 0, -1.0, 1.0)
     keys *= sign
-    at = np.arange(len(live))  # places among the live columns
-    run = np.zeros(len(live), dtype=np.int64)
+    at, run = _runs(keys)
+    if not len(at):
+        return Copies(0, 0, [])
+    columns = live[at]
+    compare = _Comparison(X, mean, columns, norm[columns] * sign[at])
+    return _joined(columns, run, compare.__call__, shown)
+
+
+def copies_by_projections(
+    projections: FloatArray, norm: FloatArray, single: npt.NDArray[np.bool_], shown: int
+) -> Copies:
+    """Find copies among columns of which only projections are known, and those that are constant.
+
+    Parameters
+    ----------
+    projections : ndarray of shape (k, d)
+        Of the centred columns, on random directions of variance 1: eight or so, by which columns
+        that are no copies fall together hardly ever.
+    norm : ndarray of shape (d,)
+        The length of the centred columns; zero for a constant one.
+    single : ndarray of shape (d,)
+        Whether all values of a column are numbers of single precision.
+    shown : int
+        The number of groups that are named.
+
+    Examples
+    --------
+    >>> X = np.array([[-1.0, 2.0, -3.0], [0.0, -1.0, 0.0], [1.0, -1.0, 3.0]])
+    >>> projections = np.random.default_rng(0).normal(size=(8, 3)) @ X
+    >>> norm = np.linalg.norm(X, axis=0)
+    >>> copies_by_projections(projections, norm, np.zeros(3, dtype=bool), shown=3).first
+    [[0, 2]]
+    """
+    live = np.flatnonzero(norm)
+    keys = projections[:, live] / norm[live]
+    keys *= np.where(keys[0] < 0, -1.0, 1.0)
+    at, run = _runs(keys)
+    if not len(at):
+        return Copies(0, 0, [])
+
+    def same(some: npt.NDArray[np.int64], others: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        one, other = at[some], at[others]
+        apart = np.abs(keys[:, one] - keys[:, other]).max(axis=0, initial=0.0)
+        near = single[live[one]] & single[live[other]] & (apart <= _MARGIN * _SINGLE)
+        return np.asarray((apart <= _MARGIN * _ROUNDING) | near)
+
+    return _joined(live[at], run, same, shown)
+
+
+def _runs(keys: FloatArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the columns that fall together with others in all keys (k, d), and their runs."""
+    at = np.arange(keys.shape[1])
+    run = np.zeros(len(at), dtype=np.int64)
     for key in keys:
+        if not len(at):
+            break
         order = np.lexsort((key[at], run))
         at, run = at[order], run[order]
         ends = (np.diff(run) != 0) | (np.diff(key[at]) > _MARGIN * _SINGLE)
         run = np.concatenate([[0], np.cumsum(ends)])
         several = np.bincount(run)[run] > 1
         at, run = at[several], run[several]
-        if not len(at):
-            return Copies(0, 0, [])
-    columns = live[at]
-    same = _Comparison(X, mean, columns, norm[columns] * sign[at])
+    return at, run
+
+
+def _joined(
+    columns: npt.NDArray[np.int64],
+    run: npt.NDArray[np.int64],
+    same: Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], npt.NDArray[np.bool_]],
+    shown: int,
+) -> Copies:
+    """Gather the columns in each run that are the same, by their places."""
     sizes = np.bincount(run)
     middle = np.cumsum(sizes) - sizes + sizes // 2
     # Most are copies of the one in the middle of their run; of the others, each of the next.
-    joined = same(np.arange(len(at)), middle[run])
+    joined = same(np.arange(len(run)), middle[run])
     rest = np.flatnonzero(~joined)
     chained = same(rest[:-1], rest[1:]) & (np.diff(run[rest]) == 0)
     parts = [np.diff(run[joined]) == 0, [False] * min(1, len(rest)), chained]
@@ -124,3 +196,99 @@ def _gathered(columns: npt.NDArray[np.int64], same: npt.NDArray[np.bool_], shown
     chosen = several[np.argsort(first[several], kind="stable")[:shown]]
     groups = [sorted(columns[starts[g] : starts[g] + sizes[g]].tolist()) for g in chosen]
     return Copies(int(sizes[several].sum()), len(several), groups)
+
+
+# ------------------------------------------------------------------ near copies
+
+
+def near_copies(X: FloatArray) -> list[list[int]]:
+    """Return groups of columns of X (n, d) that are nearly the same, up to a factor and a shift.
+
+    Each column of a group has a correlation of 0.9999 or more, in size, with the one that stands
+    first, which misses the fewest values. If it is no exact copy, no column outside of the group
+    is nearly as near: in graphs with many arcs, whole families are. Copies are looked for among
+    columns whose projections on random directions are near to each other, so that no more pairs
+    are compared than needed.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x, y = rng.normal(size=(2, 50))
+    >>> near_copies(np.column_stack([x, y, 3 - 2 * x + 1e-4 * y]))
+    [[0, 2]]
+    """
+    n, d = X.shape
+    if n < _FEWEST or d < 2:
+        return []
+    directions = np.random.default_rng(0).normal(size=(_SKETCH, n))
+    sketch, live = np.zeros((d, _SKETCH)), np.zeros(d, dtype=bool)
+    gone = np.zeros(d, dtype=np.int64)
+    for part in column_blocks(n, d):
+        Z, length = _unit_columns(X[:, part])
+        live[part] = length > 0
+        gone[part] = np.isnan(X[:, part]).sum(axis=0)
+        sketch[part] = (directions @ Z).T
+    columns = np.flatnonzero(live)
+    if len(columns) < 2:
+        return []
+    points = sketch[columns]
+    tree = KDTree(points)
+    # The projections of a vector of length a are a vector of length a·(√12 + 3) at the most.
+    radius = float(np.sqrt(2 * (1 - NEARLY)) * (np.sqrt(_SKETCH) + 3))
+    near = tree.query_ball_point(points, radius, return_length=True) - 1
+    near += tree.query_ball_point(-points, radius, return_length=True)
+    suspects = np.flatnonzero(near > 0)
+    suspects = suspects[np.lexsort((suspects, gone[columns[suspects]]))]
+    taken = np.zeros(len(columns), dtype=bool)
+    groups = []
+    for at in suspects.tolist():
+        if taken[at]:
+            continue
+        around = {*tree.query_ball_point(points[at], radius)}
+        around |= {*tree.query_ball_point(-points[at], radius)}
+        others = np.array(sorted(k for k in around if k != at and not taken[k]), dtype=np.int64)
+        first = columns[at]
+        left = {k: _left(X[:, first], X[:, columns[k]]) for k in others.tolist()}
+        same = [k for k, share in left.items() if share <= 1 - NEARLY**2]
+        vague = max((left[k] for k in same), default=0.0)
+        if vague > _EXACT:
+            wider = float(radius * np.sqrt(_ALONE))
+            around = {*tree.query_ball_point(points[at], wider)}
+            around |= {*tree.query_ball_point(-points[at], wider)}
+            rest = (_left(X[:, first], X[:, columns[k]]) for k in around - {at, *same})
+            nearest = min(rest, default=1.0)
+            same = [k for k in same if left[k] <= max(_EXACT, nearest / _ALONE)]
+        if same:
+            taken[[at, *same]] = True
+            groups.append([int(first), *columns[same].tolist()])
+    return sorted(groups)
+
+
+def _unit_columns(block: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return columns centred and of length 1, zero where a value is missing, and what that was.
+
+    The length is that of the column divided by its largest value, zero for a constant one.
+    """
+    known = ~np.isnan(block)
+    count = np.maximum(known.sum(axis=0), 1)
+    filled = np.where(known, block, 0.0)
+    largest = np.abs(filled).max(axis=0)
+    filled /= np.where(largest > 0, largest, 1.0)  # no square overflows or vanishes
+    filled -= filled.sum(axis=0) / count
+    filled[~known] = 0.0
+    length = np.linalg.norm(filled, axis=0)
+    length[length <= 1e-13 * np.sqrt(count)] = 0.0
+    filled /= np.where(length > 0, length, 1.0)
+    return filled, length
+
+
+def _left(one: FloatArray, other: FloatArray) -> float:
+    """Return the share of variance of one column that another leaves."""
+    both = ~(np.isnan(one) | np.isnan(other))
+    if np.count_nonzero(both) < _FEWEST:
+        return 1.0
+    Z, length = _unit_columns(np.column_stack([one[both], other[both]]))
+    if not length.all():  # constant where both are there, which tells nothing
+        return 1.0
+    apart = [float(np.sum((Z[:, 0] + sign * Z[:, 1]) ** 2)) for sign in (-1.0, 1.0)]
+    return min(1.0, *apart)

@@ -7,28 +7,51 @@ float64 numbers, at least two samples, one unique name a column, constant column
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from bigdag.data.convert import FloatArray, column_blocks, matrix_of, names_of
-from bigdag.data.copies import find_copies
+from bigdag.data.annotated import annotated_values, is_annotated
+from bigdag.data.convert import FloatArray, Rows, column_blocks, matrix_of, names_of, rows_of
+from bigdag.data.copies import Copies, copies_by_projections, find_copies
+from bigdag.data.moments import is_one_pass, pass_over
 from bigdag.data.names import checked_names, default_names
-from bigdag.errors import DataError, DataWarning, few_names
+from bigdag.errors import DataError, DataWarning, ParameterError, few_names
 
-__all__ = ["Dataset", "as_dataset"]
+__all__ = ["LARGEST", "Dataset", "Incomplete", "as_dataset"]
 
 # Beyond this the square of a value, which every learner needs, is no float64 any more.
-_LARGEST = 1e150
+LARGEST = 1e150
 # A column whose standard deviation is below this share of its largest value differs from a constant
-# only by rounding; one below the inverse of _LARGEST has a variance that vanishes in float64.
+# only by rounding; one below the inverse of LARGEST has a variance that vanishes in float64.
 _ROUNDING = 1e-13
 _SHOWN = 3  # groups of columns named in a message before "and k more"
+
+
+class Incomplete(NamedTuple):
+    """The rows behind moments that were taken around missing values.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n, d)
+        The values in the scale of the moments, NaN where one is missing; read-only.
+    missing : str
+        How the moments were taken: "pairwise" or "em".
+    seconds : float
+        How long that took.
+    correlations : ndarray of shape (d, d)
+        Of the moments.
+    """
+
+    X: FloatArray
+    missing: str
+    seconds: float
+    correlations: FloatArray
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,11 +70,16 @@ class Dataset:
     named : bool
         Whether the names came with the data.
     mean : ndarray of shape (n_features,)
-        What was subtracted from each column; zeros for a covariance matrix.
+        What was subtracted from each column; zeros where a covariance matrix is the input.
     n_samples : int
         The number of rows.
     covariance : ndarray of shape (n_features, n_features), or None
-        The covariance matrix, where that is the input.
+        The covariance matrix, where that is the input, or where the table was too large to be held.
+    about : mapping
+        What was done to the table before, as `prepare` notes it; learners hand it on to their DAG.
+    incomplete : Incomplete or None
+        The rows with their missing values, where the covariance matrix was taken around them. A
+        bootstrap draws from them.
 
     Examples
     --------
@@ -70,6 +98,8 @@ class Dataset:
     mean: FloatArray
     n_samples: int
     covariance: FloatArray | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
+    incomplete: Incomplete | None = None
 
     def __repr__(self) -> str:
         return (
@@ -128,24 +158,40 @@ class Dataset:
 
 
 def as_dataset(
-    table: Any, names: Sequence[str] | None = None, memory_limit: float | str | None = None
+    table: Any,
+    names: Sequence[str] | None = None,
+    memory_limit: float | str | None = None,
+    *,
+    layer: str | None = None,
+    copies: int = 1,
+    n_jobs: int | None = None,
 ) -> Dataset:
     """Check and centre a table.
 
     Parameters
     ----------
     table : array, data frame or Dataset, of shape (n_samples, n_features)
-        A NumPy array of any real dtype and memory order, a pandas DataFrame, an Arrow table, any
-        object with ``__arrow_c_stream__``, ``__dataframe__`` or ``__array__``, or a sequence of
-        rows. It is copied, never changed. A `Dataset` is returned as it is.
+        A NumPy array of any real dtype and memory order, a sparse matrix or array of SciPy, a
+        pandas or polars DataFrame, an Arrow table, an AnnData, any object with
+        ``__arrow_c_stream__``, ``__dataframe__`` or ``__array__``, or a sequence of rows. It is
+        copied, never changed. A `Dataset` is returned as it is.
     names : sequence of str, optional
         The names of the columns, in place of those that `table` has. The labels of a pandas
         DataFrame that are not text become text: 2019 is "2019", a date is in ISO form as in
         "2020-12-31", and the levels of a MultiIndex are joined as in "mean_height", without empty
-        ones. The labels 0, 1, 2, ... that pandas makes up are no names.
+        ones. The labels 0, 1, 2, ... that pandas and anndata make up are no names.
     memory_limit : float or str, optional
         What the whole process may hold, in bytes or as in "4GB"; by default what the machine can
-        spare.
+        spare. An array (also one that is mapped from a file, as by ``numpy.memmap``) or a sparse
+        matrix that does not fit, while its covariance matrix does, is read in one pass, and the
+        Dataset holds its means and covariances in place of the samples.
+    layer : str, optional
+        The layer of an AnnData, in place of its X.
+    copies : int, default=1
+        How many times the table must fit into the memory, or it is read in one pass. A learner
+        works on a copy beside the table, and passes 2.
+    n_jobs : int, optional
+        Threads that one pass takes; all cores by default.
 
     Returns
     -------
@@ -164,7 +210,8 @@ def as_dataset(
     DataWarning
         If columns are constant: they become isolated nodes. If columns are copies of each other,
         exactly or up to a factor and a shift: no data can tell which of them has the arcs. If a
-        column with a name counts the rows, of ten or more: it stays a variable.
+        column with a name counts the rows, of ten or more: it stays a variable. If the table was
+        read in one pass.
 
     Examples
     --------
@@ -180,8 +227,16 @@ def as_dataset(
         if names is None:
             return table
         return replace(table, names=checked_names(names, table.n_features), named=True)
+    known = None
+    if is_annotated(table):
+        table, known = annotated_values(table, layer)
+    elif layer is not None:
+        raise ParameterError(f"layer goes with an AnnData. Got {type(table).__name__!r} instead.")
+    rows = rows_of(table)
+    if rows is not None and is_one_pass(rows.n, rows.d, memory_limit, rows.overhead, copies):
+        return moments_dataset(rows, *_chosen_names(names, known, rows.d), n_jobs=n_jobs)
     X, found = matrix_of(table, memory_limit)
-    return centred_dataset(X, *_chosen_names(names, found, X.shape[1]))
+    return centred_dataset(X, *_chosen_names(names, known or found, X.shape[1]))
 
 
 def _chosen_names(
@@ -224,7 +279,7 @@ def centred_dataset(
         block -= rest
         mean[part] = first + rest
         deviation = np.sqrt(np.einsum("ij,ij->j", block, block) / n)
-        constant = deviation <= np.maximum(_ROUNDING * largest, 1 / _LARGEST)
+        constant = deviation <= np.maximum(_ROUNDING * largest, 1 / LARGEST)
         differ = constant & ((largest >= 2.0**53) | (block != block[0]).any(axis=0))
         vague += (part.start + np.flatnonzero(differ)).tolist()
         block[:, constant] = 0.0
@@ -233,7 +288,45 @@ def centred_dataset(
     data = Dataset(X, names, named, mean, n)
     _warn_of_constants(data, stacklevel=4, vague=vague)
     _warn_of_counts([names[j] for j in counts], first_in_file, stacklevel=4)
-    _warn_of_copies(data, norm, stacklevel=4)
+    _warn_of_copies(data, find_copies(X, mean, norm, _SHOWN), stacklevel=4)
+    return data
+
+
+def moments_dataset(
+    rows: Rows,
+    names: tuple[str, ...],
+    named: bool,
+    tell_counts: bool = True,
+    first_in_file: str | None = None,
+    n_jobs: int | None = None,
+) -> Dataset:
+    """Check a table that does not fit into the memory, and keep its means and covariances.
+
+    All that `centred_dataset` checks is checked too. Warnings and parameters as there.
+    """
+    found = pass_over(rows, names, LARGEST, n_jobs)
+    S, mean = found.covariance, found.mean
+    deviation = np.sqrt(np.diagonal(S))
+    largest = np.maximum(np.abs(found.low), np.abs(found.high))
+    constant = deviation <= np.maximum(_ROUNDING * largest, 1 / LARGEST)
+    vague = np.flatnonzero(constant & ((largest >= 2.0**53) | (found.low != found.high)))
+    S[constant] = 0.0
+    S[:, constant] = 0.0
+    S.flags.writeable = mean.flags.writeable = False
+    data = Dataset(None, names, named, mean, rows.n, S)
+    warnings.warn(
+        f"the table of {rows.n:,} rows and {rows.d:,} columns does not fit into the memory "
+        "with what is made of it, so its means and covariances were taken in one pass over its "
+        "rows. What needs the rows themselves, such as penalty='auto', is refused.",
+        DataWarning,
+        stacklevel=3,
+    )
+    norm = np.where(constant, 0.0, deviation * np.sqrt(rows.n))
+    _warn_of_constants(data, stacklevel=4, vague=vague.tolist())
+    if named and tell_counts:
+        _warn_of_counts([names[j] for j in found.counting], first_in_file, stacklevel=4)
+    copies = copies_by_projections(found.projections, norm, found.single, _SHOWN)
+    _warn_of_copies(data, copies, stacklevel=4)
     return data
 
 
@@ -277,7 +370,7 @@ def _check_values(X: FloatArray, names: Sequence[str], what: str = "value") -> N
             f"The table has {'only one row' if n else 'no rows'}; relations between columns need "
             "many."
         )
-    limit = _LARGEST if what == "value" else _LARGEST**2
+    limit = LARGEST if what == "value" else LARGEST**2
     counts, largest = np.empty(d, dtype=np.int64), np.empty(d)
     for part in column_blocks(n, d):
         counts[part] = n - np.isfinite(X[:, part]).sum(axis=0)
@@ -290,8 +383,7 @@ def _check_values(X: FloatArray, names: Sequence[str], what: str = "value") -> N
             f"{total} {what}{'s are' if total > 1 else ' is'} NaN or infinite, in {len(unusable)} "
             f"of {d} columns ({few_names([names[c] for c in unusable])}); the first is "
             f"{'NaN' if np.isnan(X[i, j]) else X[i, j]} in column {names[j]!r}, row {i + 1} "
-            "(counted from 1). Leave these rows or columns out, or fill in missing values, "
-            "for example with sklearn.impute.SimpleImputer."
+            f"(counted from 1). {_remedy(X, what)}"
         )
     if large:
         j = large[0]
@@ -300,6 +392,17 @@ def _check_values(X: FloatArray, names: Sequence[str], what: str = "value") -> N
             f"Column {names[j]!r} holds {X[i, j]:.3g} in row {i + 1} (counted from 1). A {what} "
             f"must be at most {limit:.0e} in size, or squares overflow. Rescale the column."
         )
+
+
+def _remedy(X: FloatArray, what: str) -> str:
+    """Say what to do about values that are not finite."""
+    infinite = any(np.isinf(X[:, part]).any() for part in column_blocks(*X.shape))
+    if infinite or what != "value":
+        return "Leave these rows or columns out."
+    return (
+        "Leave these rows or columns out, or say what to do about missing values: "
+        "--missing pairwise, em or drop, and in Python bigdag.prepare(X, missing='pairwise').data."
+    )
 
 
 def _check_covariance(S: FloatArray, names: Sequence[str]) -> None:
@@ -316,7 +419,7 @@ def _check_covariance(S: FloatArray, names: Sequence[str]) -> None:
         raise DataError(
             f"A variance cannot be negative. Got {variance[j]:.6g} for {names[j]!r} instead."
         )
-    deviation, vanishing = np.sqrt(variance), _LARGEST**-2
+    deviation, vanishing = np.sqrt(variance), LARGEST**-2
     # A matrix that came in single precision is exact only to some 1e-7.
     with np.errstate(over="ignore"):  # what overflows did not come in single precision
         single = all((S[:, p].astype(np.float32) == S[:, p]).all() for p in column_blocks(d, d))
@@ -358,7 +461,8 @@ def _check_covariance(S: FloatArray, names: Sequence[str]) -> None:
             raise DataError(
                 "A covariance matrix must be positive semi-definite. The smallest eigenvalue of "
                 f"its correlation matrix is {values[0]:.3g}. Covariances computed pair by pair, "
-                "around missing values, have this fault; compute them from complete rows."
+                "around missing values, have this fault; bigdag.prepare(X, missing='pairwise') "
+                "mends it."
             )
 
 
@@ -408,9 +512,7 @@ def _warn_of_constants(data: Dataset, stacklevel: int, vague: Sequence[int] = ()
         )
 
 
-def _warn_of_copies(data: Dataset, norm: FloatArray, stacklevel: int) -> None:
-    assert data.X is not None
-    found = find_copies(data.X, data.mean, norm, _SHOWN)
+def _warn_of_copies(data: Dataset, found: Copies, stacklevel: int) -> None:
     if found.n_columns:
         groups = ["(" + few_names([data.names[j] for j in group]) + ")" for group in found.first]
         more = found.n_groups - len(groups)

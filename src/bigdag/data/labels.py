@@ -65,7 +65,15 @@ def without_row_labels(file: Content, wanted: Choice) -> tuple[Content, list[str
             return file.without([0]), [_left_out(f"{what}, and was taken as row labels")]
         return file, []
     left_out: list[int] = []
-    for j in [j for j, name in enumerate(file.names) if is_unnamed(name)]:
+    unnamed = [j for j, name in enumerate(file.names) if is_unnamed(name)]
+    if unnamed and file.rows is not None:
+        raise DataError(
+            f"column {file.places[unnamed[0]] + 1} has no name, and whether it labels the rows is "
+            "only found out in a table that fits into the memory. Give it a name in the file, or "
+            "pass row_labels=True (--row-labels) if the first column labels the rows, and "
+            "row_labels=False (--no-row-labels) if every column holds data."
+        )
+    for j in unnamed:
         if j in file.text:
             column = file.text[j]
             if j == len(left_out) and 2 * column.texts >= column.cells:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import reprlib
 from collections import Counter
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 
 from bigdag.errors import BigdagError, DataError, few_names
 
-__all__ = ["checked_names", "default_names"]
+__all__ = ["checked_names", "default_names", "matches"]
 
 
 def default_names(d: int) -> tuple[str, ...]:
@@ -65,3 +66,14 @@ def checked_names(
             f"Got {few_names(bad)}. Rename them."
         ) from None
     return tuple(str(name) for name in found)
+
+
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a name is one of the patterns, literally or as a glob.
+
+    Examples
+    --------
+    >>> matches("gene12", ["age", "gene*"]), matches("x[1]", ["x[1]"])
+    (True, True)
+    """
+    return any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)

@@ -12,25 +12,37 @@ import csv
 import errno
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 
 from bigdag.data import content
+from bigdag.data.annotated import read_h5ad
 from bigdag.data.arrays import read_npy, read_npz
 from bigdag.data.columns import ArrowFile, Parquet, read_columns
 from bigdag.data.content import Choice, Content
-from bigdag.data.dataset import Dataset, centred_dataset, check_row_names, covariance_dataset
+from bigdag.data.dataset import (
+    Dataset,
+    centred_dataset,
+    check_row_names,
+    covariance_dataset,
+    moments_dataset,
+)
 from bigdag.data.labels import labels_rows, row_names, without_row_labels
+from bigdag.data.prepare import Prepared, Wishes, follow, prepare_dataset
+from bigdag.data.raw import Raw
 from bigdag.data.text import TextFile, read_text
 from bigdag.errors import DataError, DataWarning, MemoryLimitError, ParameterError
 
-__all__ = ["Choice", "read_covariance", "read_table"]
+__all__ = ["Choice", "read_covariance", "read_prepared", "read_raw", "read_table"]
 
 _TEXT = {".csv": "\t;,", ".tsv": "\t", ".txt": "\t;, "}  # suffix: separators, in the order tried
-_SUFFIXES = ".csv, .tsv, .txt (each also with .gz), .parquet, .pq, .feather, .arrow, .npy and .npz"
+_SHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
+_SUFFIXES = (
+    ".csv, .tsv, .txt (each also with .gz), .parquet, .pq, .feather, .arrow, .npy, .npz and .h5ad"
+)
 
 
 def read_table(
@@ -38,6 +50,10 @@ def read_table(
     header: Choice = "auto",
     row_labels: Choice = "auto",
     memory_limit: float | str | None = None,
+    *,
+    layer: str | None = None,
+    copies: int = 1,
+    n_jobs: int | None = None,
 ) -> Dataset:
     r"""Read a file by its suffix, check it and centre it.
 
@@ -45,8 +61,9 @@ def read_table(
     ----------
     path : str or Path
         A file that ends in .csv, .tsv or .txt (each also with .gz), .parquet, .pq, .feather,
-        .arrow, .npy or .npz. An NPZ file holds one 2-D array and optionally an array `names`. The
-        separator of a CSV or TXT file is detected.
+        .arrow, .npy, .npz or .h5ad. An NPZ file holds one 2-D array and optionally an array
+        `names`. The separator of a CSV or TXT file is detected. Of an .h5ad file X is read, or a
+        layer; it needs the package anndata.
     header : bool or "auto", default="auto"
         Whether the first line of a text file holds the names of the columns. "auto": it does if any
         of its cells is text, and it does, with a warning, if it holds different whole numbers in
@@ -59,11 +76,20 @@ def read_table(
         left out, with a warning; other columns without a name are refused. The first column has no
         name either if the header has one cell fewer than the rows, as from R's write.table. In a
         text file without a header, a first column of different whole numbers beside measured ones
-        is left out, with a warning, and so is the named index that pandas noted in a Parquet or
-        Feather file. False: every column holds data, those of numbers in a named index too.
+        is left out, with a warning, and so is the index that pandas noted in a Parquet or Feather
+        file. False: every column holds data, those of numbers in a named index too.
     memory_limit : float or str, optional
         What the whole process may hold, in bytes or as in "4GB"; by default what the machine can
-        spare.
+        spare. A Parquet, Feather, Arrow, NPY or .h5ad file that does not fit, while its covariance
+        matrix does, is read in one pass: the Dataset holds its means and covariances in place of
+        the samples, and a warning says so.
+    layer : str, optional
+        The layer of an .h5ad file, in place of its X.
+    copies : int, default=1
+        How many times the table must fit into the memory, or it is read in one pass. A learner
+        works on a copy beside the table, so that ``bigdag fit`` passes 2.
+    n_jobs : int, optional
+        Threads that one pass takes; all cores by default.
 
     Returns
     -------
@@ -94,16 +120,89 @@ def read_table(
     ('dose', 'pain')
     """
     with _reading(path, header, row_labels) as source:
-        file = _load(source, header, memory_limit, row_labels=row_labels)
-        file, left_out = without_row_labels(file, row_labels)
-        for note in [*file.notes, *left_out]:
-            warnings.warn(f"{path}: {note}", DataWarning, stacklevel=2)
+        file = _load(
+            source, header, memory_limit, row_labels=row_labels, layer=layer, copies=copies
+        )
+        file = _told(path, file, row_labels)
         # Its own label is that of the place in the file, where a column has none.
         names, named = file.final_names()
         first = names[0] if file.places[:1] == [0] else None
-        return centred_dataset(
-            file.matrix(), names, named, tell_counts=row_labels is not False, first_in_file=first
-        )
+        X, tell = file.matrix(), row_labels is not False
+        if file.rows is not None:
+            return moments_dataset(file.rows, names, named, tell, first, n_jobs)
+        return centred_dataset(X, names, named, tell_counts=tell, first_in_file=first)
+
+
+def read_raw(
+    path: str | Path,
+    header: Choice = "auto",
+    row_labels: Choice = "auto",
+    memory_limit: float | str | None = None,
+    *,
+    layer: str | None = None,
+    wanted: Collection[str] = (),
+) -> Raw:
+    """Read a file by its suffix as it is, with missing values and columns of text.
+
+    The parameters, errors and warnings are those of `read_table`, but it has to fit into memory.
+    The values of columns of text are kept of those `wanted` alone.
+    """
+    with _reading(path, header, row_labels) as source:
+        file = _load(
+            source, header, memory_limit, row_labels=row_labels, wanted=wanted, layer=layer,
+            copies=0,
+        )  # fmt: skip
+        return _raw(_told(path, file, row_labels), row_labels)
+
+
+def read_prepared(
+    path: str | Path,
+    wishes: Wishes,
+    header: Choice = "auto",
+    row_labels: Choice = "auto",
+    memory_limit: float | str | None = None,
+    *,
+    look: bool = False,
+    layer: str | None = None,
+    copies: int = 1,
+    n_jobs: int | None = None,
+) -> Prepared:
+    """Read a file by its suffix and prepare the table as it is wished.
+
+    The parameters, errors and warnings are those of `read_table` and `prepare`. `look` says that
+    what is odd in the table is wanted, too; a table that does not fit is not looked at.
+    """
+    with _reading(path, header, row_labels) as source:
+        file = _load(
+            source, header, memory_limit, row_labels=row_labels, wanted=wishes.of_text,
+            layer=layer, copies=copies,
+        )  # fmt: skip
+        file = _told(path, file, row_labels)
+        if file.rows is None:
+            return follow(_raw(file, row_labels), wishes, memory_limit, look=look)
+        file.matrix()  # refuses text
+        names, named = file.final_names()
+        first = names[0] if file.places[:1] == [0] else None
+        tell = row_labels is not False
+        data = moments_dataset(file.rows, names, named, tell, first, n_jobs)
+        return prepare_dataset(data, wishes, memory_limit)
+
+
+def _told(path: str | Path, file: Content, row_labels: Choice) -> Content:
+    """Return a file without the columns that label its rows, and say what there is to say of it."""
+    file, left_out = without_row_labels(file, row_labels)
+    for note in [*file.notes, *left_out]:
+        warnings.warn(f"{path}: {note}", DataWarning, stacklevel=3)
+    return file
+
+
+def _raw(file: Content, row_labels: Choice) -> Raw:
+    names, named = file.final_names()
+    first = names[0] if file.places[:1] == [0] else None
+    text = {names[j]: column for j, column in file.text.items()}
+    numbers = tuple(name for name in names if name not in text)
+    X = file.without(sorted(file.text)).X if text else file.X
+    return Raw(X, numbers, named, text, first, row_labels is not False)
 
 
 def read_covariance(
@@ -188,6 +287,8 @@ def _reading(path: str | Path, header: Choice, row_labels: Choice = "auto") -> I
         raise DataError(f"{path} is a pipe or a device; give a file that ends in {_SUFFIXES}.")
     try:
         yield path
+    except ParameterError:  # what was wished of the table
+        raise
     except MemoryLimitError as err:
         raise MemoryLimitError(f"{path}: {err}") from None
     except MemoryError as err:  # of Arrow and NumPy
@@ -223,18 +324,27 @@ def _load(
     memory_limit: float | str | None,
     covariance: bool = False,
     row_labels: Choice = "auto",
+    wanted: Collection[str] = (),
+    layer: str | None = None,
+    copies: int = 1,
 ) -> Content:
     """Read a file by its suffix; for a covariance matrix also the labels of its rows."""
     suffix = path.suffix.lower()
+    if layer is not None and suffix != ".h5ad":
+        raise ParameterError(f"{path}: layer (--layer) goes with an .h5ad file.")
     inner = path.with_suffix("").suffix.lower() if suffix == ".gz" else suffix
     if inner in _TEXT:
-        return read_text(TextFile(path, memory_limit), _TEXT[inner], header, covariance)
+        text = TextFile(path, memory_limit)
+        return read_text(text, _TEXT[inner], header, covariance, row_labels, wanted)
     if suffix in (".parquet", ".pq"):
-        return read_columns(Parquet(path), memory_limit, covariance, row_labels)
+        return read_columns(Parquet(path), memory_limit, covariance, row_labels, wanted, copies)
     if suffix in (".feather", ".arrow"):
-        return read_columns(ArrowFile(path), memory_limit, covariance, row_labels)
+        return read_columns(ArrowFile(path), memory_limit, covariance, row_labels, wanted, copies)
     if suffix == ".npy":
-        return read_npy(path, memory_limit)
+        return read_npy(path, memory_limit, 0 if covariance else copies)
+    if suffix == ".h5ad":
+        return read_h5ad(path, memory_limit, layer, 0 if covariance else copies)
     if suffix == ".npz":
         return read_npz(path, memory_limit)
-    raise DataError(f"the suffix {suffix!r} is not known. Known suffixes are {_SUFFIXES}.")
+    sheet = " Save the sheet as CSV in UTF-8." if suffix in _SHEETS else ""
+    raise DataError(f"the suffix {suffix!r} is not known. Known suffixes are {_SUFFIXES}.{sheet}")

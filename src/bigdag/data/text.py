@@ -6,6 +6,7 @@ import csv
 import io
 import os
 import re
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,8 @@ import pyarrow.csv as pacsv
 from bigdag.data import content
 from bigdag.data.content import Choice, Content, TextColumn
 from bigdag.data.convert import NUMBER
-from bigdag.data.labels import MISSING, is_header
+from bigdag.data.labels import MISSING, hold_text, is_header
+from bigdag.data.names import matches
 from bigdag.errors import DataError
 from bigdag.resources import require_memory
 
@@ -136,9 +138,11 @@ class TextFile:
         """Refuse a table of n lines and d columns that would not fit into the memory."""
         # A block of text, what the parser makes of it, and its numbers.
         block = 3 * content.BLOCK + 3 * self.block_size
-        content.require_table(
-            n, d, min(block, 120 * n * d) + content.COLUMN * d, self.memory_limit, "lines"
-        )
+        remedy = "Leave out rows or columns, or allow more memory."
+        if n > 4 * d:
+            remedy += " A Parquet file of many rows need not fit: it is read in one pass."
+        block = min(block, 120 * n * d) + content.COLUMN * d
+        content.require_table(n, d, block, self.memory_limit, "lines", remedy)
 
 
 def _not_utf8() -> DataError:
@@ -149,8 +153,18 @@ def _tells_separator(lines: list[_Line]) -> bool:
     return bool(lines) and _SEPARATOR_LINE.fullmatch(lines[0].text.strip(" ")) is not None
 
 
-def read_text(file: TextFile, separators: str, header: Choice, covariance: bool) -> Content:
-    """Read a table of numbers, and find out what text is in it."""
+def read_text(
+    file: TextFile,
+    separators: str,
+    header: Choice,
+    covariance: bool,
+    row_labels: Choice = "auto",
+    wanted: Collection[str] = (),
+) -> Content:
+    """Read a table of numbers, and find out what text is in it.
+
+    Of columns whose names match those `wanted` the text is kept, if it is text.
+    """
     lines = file.first_lines()
     told = _SEPARATOR_LINE.fullmatch(lines[0].text.strip(" ")) if lines else None
     lines = lines[1:] if told else lines
@@ -176,7 +190,19 @@ def read_text(file: TextFile, separators: str, header: Choice, covariance: bool)
     notes: list[str] = []
     if header == "auto":
         square = n - bool(told) if covariance else 0
-        header, notes = is_header(cells, rows[1:], _is_quoted(lines, separator), square)
+        below, quoted = rows[1:], _is_quoted(lines, separator)
+        if row_labels is True and _is_labelled(cells, below):
+            # The text is a label, as below it; the other cells tell.
+            header, notes = is_header(cells[1:], [row[1:] for row in below], quoted, 0)
+            if not header:
+                shown = ", ".join(cells[:3]) + ", ..." * (d > 3)
+                notes = [
+                    f"the first line ({shown}) was taken as a row of data with its label, since "
+                    "all of its other cells are numbers. Pass header=True (--header) if it holds "
+                    "names."
+                ]
+        else:
+            header, notes = is_header(cells, below, quoted, square)
     if short and header:
         notes = [
             *notes,
@@ -189,11 +215,12 @@ def read_text(file: TextFile, separators: str, header: Choice, covariance: bool)
             f"the file has a header of {d} names, but no rows (0 sample(s)); it needs a "
             "line of numbers for each sample."
         )
-    rows_of_text = _Rows(file, separator, d, length, covariance)
+    names = cells if header else [""] * d
+    kept = [j for j, name in enumerate(names) if matches(name or f"x{j}", wanted)]
+    rows_of_text = _Rows(file, separator, d, length, covariance, kept)
     X = rows_of_text.read(
         content.new_matrix(n - bool(header), d), first.stop if header else first.start, size
     )
-    names = cells if header else [""] * d
     labels = rows_of_text.first if covariance else None
     return Content(
         X, names, list(range(d)), bool(header), rows_of_text.text, notes, lines=True, labels=labels
@@ -213,6 +240,16 @@ def _is_short(cells: list[str], rows: list[list[str]]) -> bool:
     if len(cells) < 2 or not rows or any(len(row) != len(cells) + 1 for row in rows):
         return False
     return any(row[-1] for row in rows)  # not for a separator at the end of each line
+
+
+def _is_labelled(cells: list[str], rows: list[list[str]]) -> bool:
+    """Whether the first line holds text in its first cell only, and so do lines below."""
+    return (
+        len(cells) > 1
+        and not hold_text(cells[1:])
+        and hold_text(cells[:1])
+        and hold_text(cell for row in rows for cell in row[:1])
+    )
 
 
 def _refuse_decimal_commas(rows: list[list[str]]) -> None:
@@ -256,13 +293,20 @@ class _Rows:
     """The rows of a text file, parsed in blocks of lines."""
 
     def __init__(
-        self, file: TextFile, separator: str, d: int, length: int, keep_first: bool
+        self,
+        file: TextFile,
+        separator: str,
+        d: int,
+        length: int,
+        keep_first: bool,
+        kept: Iterable[int] = (),
     ) -> None:
         self.file, self.separator, self.d = file, separator, d
         self.block_size = max(2**20, 64 * length)  # what a thread of Arrow works on
         self.names = [str(j) for j in range(d)]
         self.keep_first = keep_first
         self.first: list[str] = []  # the cells of the first column, where they are kept
+        self.cells: dict[int, list[Any]] = {j: [] for j in kept}  # of columns whose text is kept
         self.text: dict[int, TextColumn] = {}
         self.truths: dict[
             int, tuple[int, Any, int]
@@ -299,6 +343,11 @@ class _Rows:
         if read != size:
             raise content.changed()
         self._check_truths(X[:row])
+        for j, cells in self.cells.items():
+            if j in self.text:
+                values = np.empty(len(cells), dtype=object)
+                values[:] = cells
+                self.text[j].values = values
         if row < len(X):  # blank lines, or the header: the columns move together, in place
             flat = X.reshape(-1, order="F")
             n = len(X)
@@ -311,7 +360,7 @@ class _Rows:
         """Parse the lines of a block into X from `row` on; return their number."""
         if self.separator == " ":  # columns may be aligned with any number of spaces
             block = _single_spaces(block)
-        texts = {*self.text, *self.truths, *([0] if self.keep_first else [])}
+        texts = {*self.text, *self.truths, *self.cells, *([0] if self.keep_first else [])}
         table = self._parse(block, texts)
         if table is None:  # ragged, blank, or some cell is not plainly a number
             if not bytes(block).strip(b" \r\n"):
@@ -323,6 +372,8 @@ class _Rows:
         rows = slice(row, row + table.num_rows)
         if self.keep_first:
             self.first += [(cell or "").strip() for cell in table.column(0).to_pylist()]
+        for j, cells in self.cells.items():
+            cells += _without_missing(table.column(j)).to_pylist()
         for j in range(self.d):
             column = table.column(j)
             if column.type == pa.float64():

@@ -129,6 +129,12 @@ class Gram:
         assert self.Z is not None
         return self.Z, False
 
+    def hold(self) -> None:
+        """Compute all correlations and hold them, where they fit in 40 % of the memory left."""
+        if self.C is None and 8 * self.d**2 <= _HELD_SHARE * self.left():
+            self.C = self._all_correlations()
+            np.fill_diagonal(self.C, self.sd > 0)
+
     def left(self) -> int:
         """Return the bytes that may still be taken."""
         return max(0, self.limit - memory_held())

@@ -32,8 +32,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigdag.engine.gram import Gram
+    from bigdag.engine.limits import Limits
 
-__all__ = ["Coefficients", "LassoFit", "new_workspace", "solve", "typical_parents", "violators"]
+__all__ = [
+    "Coefficients",
+    "LassoFit",
+    "chance_parents",
+    "new_workspace",
+    "solve",
+    "solve_sets",
+    "typical_parents",
+    "violators",
+]
 
 _FIRST = 24  # parents a working set begins with
 _MAX_ROUNDS = 60
@@ -114,6 +124,7 @@ def solve(
     mask: sp.sparray | None = None,
     start: sp.sparray | None = None,
     columns: NDArray[np.integer] | None = None,
+    limits: Limits | None = None,
     tol: float = 1e-4,
     stop: Callable[[], bool] | None = None,
 ) -> LassoFit:
@@ -134,6 +145,8 @@ def solve(
     columns : ndarray, optional
         The columns to solve; the others keep what is allowed of their start, with an infinite
         gap.
+    limits : Limits, optional
+        Which arcs are possible.
     tol : float, default=1e-4
         The gap of a column is at most ``tol`` times its objective.
     stop : callable, optional
@@ -156,7 +169,7 @@ def solve(
     array([[0.  , 1.95],
            [0.  , 0.  ]])
     """
-    problem = _Problem(gram, lambda1, order, mask, tol)
+    problem = _Problem(gram, lambda1, order, mask, tol, limits)
     support, values = _start_coefficients(gram, problem.inside(start))
     objective = np.zeros(gram.d)
     gap = np.full(gram.d, np.inf)
@@ -181,6 +194,62 @@ def solve(
     return LassoFit(weights, objective, gap, complete)
 
 
+def solve_sets(
+    gram: Gram,
+    lambda1: float,
+    columns: NDArray[np.int64],
+    sets: NDArray[np.bool_],
+    start: tuple[list[Any], list[Any]],
+    *,
+    tol: float = 1e-4,
+    stop: Callable[[], bool] | None = None,
+) -> tuple[list[Any], list[Any], NDArray[np.float64]]:
+    """Solve some columns of equation (1), each with a set of parents of its own.
+
+    Parameters
+    ----------
+    gram : Gram
+        The second moments.
+    lambda1 : float
+        The weight of the L1 norm, in the units of equation (1).
+    columns : ndarray of shape (k,)
+        Which columns; one may come several times, with different sets.
+    sets : ndarray of bool, shape (k, d)
+        The parents that each may use.
+    start : two lists of k ndarrays
+        Parents and coefficients to begin from, on the correlation scale; they are not changed.
+    tol : float, default=1e-4
+        The gap of a column is at most ``tol`` times its objective.
+    stop : callable, optional
+        Asked after each full check where correlations are not held; True leaves the rest where
+        it is.
+
+    Returns
+    -------
+    support, values : lists of k ndarrays
+        The parents and their coefficients, on the correlation scale.
+    objective : ndarray of shape (k,)
+        Each column's part of equation (1).
+
+    Examples
+    --------
+    >>> from bigdag.data.dataset import as_dataset
+    >>> from bigdag.engine.gram import Gram
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(100, 1))
+    >>> gram = Gram(as_dataset(np.hstack([x, 2 * x + rng.normal(size=(100, 1))])))
+    >>> nothing = [np.empty(0, dtype=np.int64)] * 2, [np.empty(0)] * 2
+    >>> sets = np.array([[False, False], [True, False]])
+    >>> solve_sets(gram, 0.1, np.array([1, 1]), sets, nothing)[2].round(2)
+    array([2.41, 0.66])
+    """
+    problem = _Problem(gram, lambda1, None, None, tol)
+    support, values, objective, _ = problem.solve_block(
+        columns, list(start[0]), list(start[1]), stop, sets
+    )
+    return support, values, objective * gram.sd[columns] ** 2
+
+
 def typical_parents(n: int, d: int) -> int:
     """Return about how many parents the lasso leaves a variable, with the default lambda1.
 
@@ -192,7 +261,21 @@ def typical_parents(n: int, d: int) -> int:
     >>> typical_parents(1000, 2000)
     89
     """
-    return int(min(0.14 * d**0.85 * (1000 / n) ** 0.4, 0.6 * n, d))
+    return int(min(chance_parents(n, d), 0.9 * n))
+
+
+def chance_parents(n: int, d: int) -> int:
+    """Return about how many variables correlate enough to be tried as parents of one.
+
+    No more than about n of them can be parents of one variable at a time (`typical_parents`), but
+    with few samples the working set of a method that moves between orders grows past that.
+
+    Examples
+    --------
+    >>> chance_parents(1000, 2000), chance_parents(60, 2000), typical_parents(60, 2000)
+    (89, 275, 54)
+    """
+    return int(min(0.14 * d**0.85 * (1000 / n) ** 0.4, d))
 
 
 def _start_coefficients(gram: Gram, start: sp.sparray | None) -> tuple[list[Any], list[Any]]:
@@ -229,8 +312,9 @@ class _Problem:
         order: NDArray[np.integer] | None,
         mask: sp.sparray | None,
         tol: float,
+        limits: Limits | None = None,
     ) -> None:
-        self.gram, self.tol = gram, tol
+        self.gram, self.tol, self.limits = gram, tol, limits
         self.live = gram.sd > 0
         self.root = np.sqrt(lambda1) * gram.inverse_sd  # p[i, j] = root[i] * root[j]
         self.order = None if order is None else np.asarray(order)
@@ -249,6 +333,8 @@ class _Problem:
             start = project(start, self.order)
         if self.mask is not None:
             start = sp.csc_array(sp.csc_array(start).multiply(self.mask != 0))
+        if self.limits is not None:
+            start = self.limits.confined(sp.csc_array(start))
         return start
 
     def allowed(self, block: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -261,6 +347,8 @@ class _Problem:
             for a, j in enumerate(block):
                 inside[a, self.mask.indices[self.mask.indptr[j] : self.mask.indptr[j + 1]]] = True
             allowed &= inside
+        if self.limits is not None:
+            allowed &= self.limits.parents(block)
         allowed[np.arange(len(block)), block] = False
         allowed[~self.live[block]] = False
         return allowed
@@ -271,12 +359,18 @@ class _Problem:
         support: list[Any],
         values: list[Any],
         stop: Callable[[], bool] | None,
+        sets: NDArray[np.bool_] | None = None,
     ) -> tuple[list[Any], list[Any], NDArray[np.float64], NDArray[np.float64]]:
-        """Return supports, coefficients, objectives and gaps of a block of columns."""
+        """Return supports, coefficients, objectives and gaps of a block of columns.
+
+        ``sets`` (k, d) are the parents that each may use, where not the order and the mask say so.
+        """
         if self.few:
             return self._solve_few(block, support, values)
         objective, gap = np.zeros(len(block)), np.zeros(len(block))
         allowed = self.allowed(block)
+        if sets is not None:
+            allowed &= sets
         todo = np.flatnonzero(allowed.any(axis=1))
         for a in np.setdiff1d(np.arange(len(block)), todo):
             support[a], values[a] = support[a][:0], values[a][:0]
@@ -337,6 +431,8 @@ class _Problem:
             keep = self.live[inside] & (inside != j) & self.live[j]
             if self.rank is not None:
                 keep &= self.rank[inside] < self.rank[j]
+            if self.limits is not None:
+                keep &= self.limits.pairs(inside, np.full(len(inside), j))
             start[support[a]] = values[a]
             known, support[a] = support[a], inside[keep]
             values[a] = start[support[a]]
@@ -396,7 +492,7 @@ def new_workspace(d):  # type: ignore[no-untyped-def]
 
 
 @kernel(inline="always")
-def _penalty(root, i, j):  # type: ignore[no-untyped-def]
+def _l1_penalty(root, i, j):  # type: ignore[no-untyped-def]
     """Return p[i, j]; never zero, as without a penalty there is no dual bound."""
     return max(root[i] * root[j], _LEAST_PENALTY)
 
@@ -424,7 +520,7 @@ def _certify_column(left, C_row, allowed, root, j, members, b):  # type: ignore[
         i = members[s]
         explained += C_row[i] * b[s]
         fitted += left[i] * b[s]
-        penalty += _penalty(root, i, j) * abs(b[s])
+        penalty += _l1_penalty(root, i, j) * abs(b[s])
     square = max(1.0 - explained - fitted, 0.0)  # |r|²
     worst = _worst(left, allowed, root, root[j])
     limit = 1.0 / worst if worst > 0.0 else np.inf
@@ -455,7 +551,7 @@ def violators(left, allowed, root, j, members, most, workspace):  # type: ignore
         inside[members[s]] = True
     count = np.int64(0)
     for i in range(len(left)):
-        over = abs(left[i]) - _penalty(root, i, j)
+        over = abs(left[i]) - _l1_penalty(root, i, j)
         if over > 0.0 and allowed[i] and not inside[i]:
             new[count], excess[count] = i, over
             count += 1
@@ -600,7 +696,7 @@ def _descend_held(C, root, j, members, b, goal):  # type: ignore[no-untyped-def]
         for t in range(s + 1):
             Q[s, t] = row[members[t]]
         c[s] = C[j, members[s]]
-        p[s] = _penalty(root, members[s], j)
+        p[s] = _l1_penalty(root, members[s], j)
     for s in range(m):
         for t in range(s):
             Q[t, s] = Q[s, t]
@@ -617,7 +713,7 @@ def _descend_columns(Z, C_rows, root, names, start, goal, first, last):  # type:
         c, p = np.empty(m), np.empty(m)
         for s in range(m):
             c[s] = C_rows[a, members[s]]
-            p[s] = _penalty(root, members[s], names[a])
+            p[s] = _l1_penalty(root, members[s], names[a])
         descend(_products(Z, members), c, p, start.values[span], goal[a])
 
 
@@ -652,7 +748,7 @@ def _solve_few(source, held, root, names, start, tol, first, last):  # type: ign
                     Q[s, t] = both[s, t]
                 c[s] = both[m, s]
         for s in range(m):
-            p[s] = _penalty(root, members[s], j)
+            p[s] = _l1_penalty(root, members[s], j)
             Q[s, s] = 1.0
         for _ in range(_MAX_ROUNDS):
             subtract(Q, c, b, g)

@@ -13,6 +13,7 @@ import numpy as np
 
 from bigdag.compiled import kernel
 from bigdag.engine.gram import correlation
+from bigdag.engine.limits import Rules, no_rules
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,14 +23,18 @@ __all__ = [
     "GAIN",
     "INSIDE",
     "Desk",
+    "Known",
     "Problem",
     "add",
+    "between",
     "clear",
     "cost",
     "gain_of",
+    "grow_and_shrink",
+    "least_gain",
     "new_desk",
+    "nothing_known",
     "remove",
-    "settle",
 ]
 
 # For kernels that allocate nothing: without counting references they compile sooner.
@@ -37,11 +42,43 @@ INSIDE = {"_nrt": False}
 
 GAIN = 1e-7  # in the units of the score; less is rounding
 COLLINEAR = 1e-9  # share of a variance left, below which a variable is a copy of the parents
+_MIX = -7046029254386353131  # odd, its bits well mixed
 _NOTHING = 1e-12  # share of a variance left that counts as nothing left
 
 
+class Known(NamedTuple):
+    """Correlations that were computed before, found again by their pair; changed in place.
+
+    Each pair has one place, which the next pair that falls on it takes over. Only one thread at a
+    time may use it.
+
+    Attributes
+    ----------
+    pairs : ndarray of int64
+        The pair ``low * d + high`` at each place, or -1; their number is a power of two, or zero
+        where nothing is kept.
+    values : ndarray of float64
+        Their correlations.
+    """
+
+    pairs: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+
+def nothing_known(places: int = 0) -> Known:
+    """Return room for correlations, at least so many, or none at all.
+
+    Examples
+    --------
+    >>> len(nothing_known(100).pairs)
+    128
+    """
+    size = 1 << (places - 1).bit_length() if places else 0
+    return Known(np.full(size, -1, dtype=np.int64), np.empty(size))
+
+
 class Problem(NamedTuple):
-    """What a search is about; nothing in it changes.
+    """What a search is about; nothing in it changes but what is ``known``.
 
     Attributes
     ----------
@@ -51,18 +88,25 @@ class Problem(NamedTuple):
         Which of the two.
     n : float
         Samples.
-    penalty : float
+    arc_cost : float
         What a parent costs.
     indptr, indices : ndarray
-        Each variable's candidates, compressed. If u is a candidate of v, then v is one of u.
+        Each variable's candidates, compressed. If u is a candidate of v, then v is one of u,
+        unless one of them takes no part in a search over orders.
+    rules : Rules
+        Which arcs are possible, and which there have to be.
+    known : Known
+        What was computed before, where correlations are not held.
     """
 
     source: NDArray[np.float64]
     held: bool
     n: float
-    penalty: float
+    arc_cost: float
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
+    rules: Rules = no_rules()
+    known: Known = nothing_known()
 
 
 class Desk(NamedTuple):
@@ -71,7 +115,7 @@ class Desk(NamedTuple):
     ``num`` and ``den`` hold each candidate's covariance with the residual and its own variance
     given the parents; R is the triangular factor of the parents' correlations, G its inverse; Y
     and y are the candidates and the variable in terms of the factor; b the coefficients and
-    ``inverse`` the diagonal of (RᵀR)⁻¹.
+    ``inverse`` the diagonal of (RᵀR)⁻¹. Candidates that are ``needed`` stay once they are in.
     """
 
     names: Any
@@ -86,6 +130,7 @@ class Desk(NamedTuple):
     b: Any
     inverse: Any
     chosen: Any
+    needed: Any
 
 
 @kernel
@@ -97,7 +142,24 @@ def new_desk(width, most):  # type: ignore[no-untyped-def]
         np.zeros(width, dtype=np.bool_), np.empty(width), np.empty(width),
         np.zeros((side, side)), np.zeros((side, side)), np.empty((side, width)),
         np.empty(side), np.empty(side), np.empty(side), np.empty(side, dtype=np.int64),
+        np.zeros(width, dtype=np.bool_),
     )  # fmt: skip
+
+
+@kernel(_nrt=False)
+def between(problem, i, j):  # type: ignore[no-untyped-def]
+    """Return the correlation of two variables."""
+    if problem.held:
+        return problem.source[i, j]
+    pairs = problem.known.pairs
+    if len(pairs) == 0:
+        return correlation(problem.source, False, i, j)
+    pair = min(i, j) * np.int64(len(problem.source)) + max(i, j)
+    place = ((pair * _MIX) >> 17) & (len(pairs) - 1)
+    if pairs[place] != pair:
+        pairs[place] = pair
+        problem.known.values[place] = correlation(problem.source, False, i, j)
+    return problem.known.values[place]
 
 
 @kernel(**INSIDE)
@@ -112,14 +174,20 @@ def gain_of(problem, share, num, den):  # type: ignore[no-untyped-def]
     if den <= COLLINEAR:
         return -np.inf
     left = share - num * num / den
-    return cost(problem, share) - cost(problem, left) - problem.penalty
+    return cost(problem, share) - cost(problem, left) - problem.arc_cost
+
+
+@kernel(**INSIDE)
+def least_gain(problem):  # type: ignore[no-untyped-def]
+    """Return which share of a residual a parent has to explain to be worth its cost."""
+    return -np.expm1(-(problem.arc_cost + GAIN) / problem.n)
 
 
 @kernel(_nrt=False)
 def clear(problem, desk, v, m):  # type: ignore[no-untyped-def]
     """Set up the regression of v on nothing, with the first m names to choose from."""
     for i in range(m):
-        desk.num[i] = correlation(problem.source, problem.held, v, desk.names[i])
+        desk.num[i] = between(problem, v, desk.names[i])
         desk.den[i] = 1.0
         desk.member[i] = False
 
@@ -157,7 +225,7 @@ def add(problem, desk, m, size, at):  # type: ignore[no-untyped-def]
     desk.member[at] = True
     row = Y[size]
     for j in range(m):
-        row[j] = correlation(problem.source, problem.held, u, desk.names[j])
+        row[j] = between(problem, u, desk.names[j])
     for a in range(size):
         factor = Y[a, at]
         other = Y[a]
@@ -206,28 +274,35 @@ def remove(desk, m, size, t):  # type: ignore[no-untyped-def]
 
 
 @kernel(**INSIDE)
-def settle(problem, desk, m, size, share):  # type: ignore[no-untyped-def]
+def grow_and_shrink(problem, desk, m, size, share):  # type: ignore[no-untyped-def]
     """Grow and shrink the parents until neither lowers the cost; return their number and share."""
     most = len(desk.y) - 1
     while True:
-        best, which = GAIN, np.int64(-1)
-        if size < most:
+        which = np.int64(-1)
+        if size < most:  # the one that explains most: num²/den, compared without a division
+            top, under = 0.0, 1.0
             for i in range(m):
-                if desk.allowed[i] and not desk.member[i]:
-                    gain = gain_of(problem, share, desk.num[i], desk.den[i])
-                    if gain > best:
-                        best, which = gain, i  # type: ignore[assignment]
+                den, square = desk.den[i], desk.num[i] * desk.num[i]
+                more = square * under > top * den and den > COLLINEAR
+                if more and desk.allowed[i] and not desk.member[i]:
+                    top, under, which = square, den, i  # type: ignore[assignment]
+            if which >= 0:
+                gain = gain_of(problem, share, desk.num[which], desk.den[which])
+                if gain <= GAIN:
+                    which = np.int64(-1)
         if which >= 0:
             share -= add(problem, desk, m, size, which)
             size += 1
             continue
         least = np.inf
         for t in range(size):
+            if desk.needed[desk.chosen[t]]:
+                continue
             loss = desk.b[t] * desk.b[t] / desk.inverse[t]
             if loss < least:
                 least, which = loss, t  # type: ignore[assignment]
-        change = cost(problem, share + least) - cost(problem, share) - problem.penalty
-        if size == 0 or change >= -GAIN:
+        change = cost(problem, share + least) - cost(problem, share) - problem.arc_cost
+        if least == np.inf or change >= -GAIN:
             return size, share
         share += remove(desk, m, size, which)
         size -= 1

@@ -32,8 +32,8 @@ from bigdag.graph.align import (
     matched,
     matched_dags,
     on_columns,
+    places,
     samples,
-    seats,
     weights_of,
 )
 from bigdag.graph.dag import DAG
@@ -45,6 +45,7 @@ __all__ = [
     "ArcMetrics",
     "arc_metrics",
     "average_precision",
+    "calibration",
     "cpdag",
     "evaluate",
     "gaussian_nll",
@@ -160,15 +161,22 @@ def threshold_curve(
     return pd.DataFrame(_count(_Scores(estimate, truth, directed), thresholds))
 
 
-def average_precision(estimate: Graph, truth: Graph, directed: bool = True) -> float:
+def average_precision(
+    estimate: Graph, truth: Graph, directed: bool = True, by: str = "auto"
+) -> float:
     """Area under the precision-recall curve over all thresholds, computed from the arcs.
 
     Parameters
     ----------
     estimate, truth : DAG, sparse or dense matrix
-        The estimate may have cycles. The score of an arc is its absolute weight.
+        The estimate may have cycles. The score of an arc is the absolute value in a matrix; for a
+        DAG it is what `by` says.
     directed : bool
-        False scores a pair of variables by the larger absolute weight of its two directions.
+        False scores a pair of variables by the larger score of its two directions.
+    by : str
+        What ranks the arcs of a DAG, as for `DAG.ranking`: "auto" takes their probability where a
+        bootstrap has found one, direction and evidence for the answer of a search by the BIC, else
+        the absolute weight; "weight" takes the weight in any case.
 
     Returns
     -------
@@ -183,7 +191,7 @@ def average_precision(estimate: Graph, truth: Graph, directed: bool = True) -> f
     >>> average_precision([[0, 0.9, 0.5], [0, 0, 0.4], [0, 0, 0]], truth)
     0.8333333333333333
     """
-    scores = _Scores(estimate, truth, directed)
+    scores = _Scores(estimate, truth, directed, by)
     if scores.n_true == 0:
         return 0.0
     descending = np.argsort(-scores.predicted, kind="stable")
@@ -196,6 +204,78 @@ def average_precision(estimate: Graph, truth: Graph, directed: bool = True) -> f
     missed = 1.0 - (hits[-1] / scores.n_true if hits.size else 0.0)
     entries = scores.d**2 if directed else scores.d**2 / 2
     return float(area + missed * scores.n_true / entries)
+
+
+def calibration(
+    estimate: Graph, truth: Graph, bins: int = 10, directed: bool = True
+) -> pd.DataFrame:
+    """Tell how many of the arcs with a probability are true, by that probability.
+
+    Parameters
+    ----------
+    estimate : DAG, sparse or dense matrix
+        Probabilities from 0 to 1: a matrix, such as `edge_prob_` of a `BootstrapDAG`, or a DAG
+        whose arcs have a "probability" (undirected: an "adjacency").
+    truth : DAG, sparse or dense matrix
+        Acyclic.
+    bins : int
+        Equal parts of 0 to 1. A value between two of them belongs to the upper one.
+    directed : bool
+        False takes pairs of variables; the probabilities of both directions of a matrix add up.
+
+    Returns
+    -------
+    DataFrame
+        One row for each part with arcs in it: low and high, the count of the arcs, the mean of
+        their probability, and the share that is true. Arcs of probability 0 are left out.
+
+    Examples
+    --------
+    >>> calibration([[0, 0.9, 0.2], [0, 0, 0.8], [0, 0, 0]], [[0, 1, 0], [0, 0, 1], [0, 0, 0]])
+       low  high  count  probability  true
+    0  0.2   0.3      1          0.2   0.0
+    1  0.8   0.9      1          0.8   1.0
+    2  0.9   1.0      1          0.9   1.0
+    """
+    import pandas as pd
+
+    if not (isinstance(bins, int) and bins >= 1):
+        raise ParameterError(f"bins must be a whole number of at least 1. Got {bins!r} instead.")
+    found, dag = matched(estimate, truth)
+    if isinstance(found, DAG):
+        column = next(
+            (c for c in (["probability"] if directed else ["adjacency", "probability"])
+             if c in found.arc_data), None,
+        )  # fmt: skip
+        if column is None:
+            raise ParameterError(
+                "Calibration needs a DAG whose arcs have a probability, as from BootstrapDAG or "
+                "`bigdag fit --bootstrap`. Got one without."
+            )
+        arcs, values = found.weights.tocoo(), found.arc_data[column]
+    else:
+        arcs = found.tocoo()
+        values = arcs.data
+    codes, place = np.unique(_codes(arcs, directed), return_inverse=True)
+    values = np.bincount(place.reshape(-1), values, minlength=len(codes))
+    if np.any((values < 0) | (values > 1 + 1e-9)):
+        raise ParameterError(
+            f"Probabilities must be from 0 to 1. Got values from {values.min():g} to "
+            f"{values.max():g}."
+        )
+    is_true = np.isin(codes, _codes(dag.weights.tocoo(), directed))[values > 0]
+    values = values[values > 0]
+    # A share such as 0.3 that missed its bin's edge by rounding belongs to it.
+    part = np.minimum(np.floor(values * bins + 1e-9).astype(np.int64), bins - 1)
+    counts = np.bincount(part, minlength=bins)
+    some = np.flatnonzero(counts)
+    return pd.DataFrame({
+        "low": some / bins,
+        "high": (some + 1) / bins,
+        "count": counts[some],
+        "probability": np.bincount(part, values, minlength=bins)[some] / counts[some],
+        "true": np.bincount(part, is_true, minlength=bins)[some] / counts[some],
+    })  # fmt: skip
 
 
 def gaussian_nll(estimate: Graph, train: Any, validation: Any, variance: str = "EV") -> float:
@@ -231,7 +311,7 @@ def gaussian_nll(estimate: Graph, train: Any, validation: Any, variance: str = "
     dag = on_columns(estimate, known)
     # Columns without names have those of the DAG.
     wanted = dag if dag.named else known
-    seat = seats(unseen.names, unseen.named, wanted.names, wanted.named, "validation data")
+    place = places(unseen.names, unseen.named, wanted.names, wanted.named, "validation data")
     weights, noise = dag.weights, _mean_squares(X_known, dag.weights)
     # Below this, a residual is rounding error: the column is constant or fitted exactly.
     least = 1e-28 * (np.einsum("ij,ij->j", X_known, X_known) / known.n_samples + known.mean**2)
@@ -247,9 +327,9 @@ def gaussian_nll(estimate: Graph, train: Any, validation: Any, variance: str = "
         )
         return float("nan")
     # Centring removed the means of the validation data; their offset is added back.
-    offset = unseen.mean[seat] - known.mean
-    if np.any(np.diff(seat) < 0):
-        X_unseen = X_unseen[:, seat]
+    offset = unseen.mean[place] - known.mean
+    if np.any(np.diff(place) < 0):
+        X_unseen = X_unseen[:, place]
     squares = _mean_squares(X_unseen, weights)
     squares += np.square(offset - offset @ weights)
     return float(0.5 * np.sum(np.log(2 * np.pi * noise) + squares / noise))
@@ -398,10 +478,11 @@ def evaluate(
     Returns
     -------
     dict of str to float
-        ``average_precision``, the fields of `ArcMetrics`, all these once more with the prefix
-        ``undirected_``; ``order_errors`` (for a `DAG`), ``shd_cpdag``, ``parent_aid`` (where gadjid
-        is installed, up to 2000 variables), ``nll_ev`` and ``nll_nv`` (with data). The last four
-        need a DAG: they are left out while arcs above the threshold form cycles.
+        ``average_precision`` (by `DAG.ranking`), the fields of `ArcMetrics`, all these once more
+        with the prefix ``undirected_``; ``order_errors`` (for a `DAG`), ``shd_cpdag``,
+        ``parent_aid`` (where gadjid is installed, up to 2000 variables), ``nll_ev`` and ``nll_nv``
+        (with data). The last four need a DAG: they are left out while arcs above the threshold
+        form cycles.
 
     Examples
     --------
@@ -444,11 +525,12 @@ class _Scores:
     a true arc joins them.
     """
 
-    def __init__(self, estimate: Graph, truth: Graph, directed: bool) -> None:
+    def __init__(self, estimate: Graph, truth: Graph, directed: bool, by: str = "weight") -> None:
         weights, dag = matched(estimate, truth)
         arcs = (weights.weights if isinstance(weights, DAG) else weights).tocoo()
         self.d, self.n_true = dag.n_nodes, dag.n_arcs
-        codes, score = _codes(arcs, directed), np.abs(arcs.data)
+        score = weights.ranking(by, directed) if isinstance(weights, DAG) else np.abs(arcs.data)
+        codes = _codes(arcs, directed)
         if not directed:
             # The larger score of a pair comes first, and is the one kept.
             first = np.lexsort((-score, codes))

@@ -33,6 +33,9 @@ _AGREE, _PARTLY = 0.95, 0.7  # F1 from which the answers in both units count as 
 def order_of_variances(data: Dataset, dag: DAG) -> float | None:
     """Return how far the order found is that of the variances; None without arcs.
 
+    The DAG may be of some of the columns, as the neighbourhood of one variable is; these are found
+    by their names.
+
     Examples
     --------
     >>> order_of_variances(as_dataset([[1.0, 9.0], [2.0, 5.0]]), DAG([[0, 1], [0, 0]]))
@@ -41,11 +44,15 @@ def order_of_variances(data: Dataset, dag: DAG) -> float | None:
     if not dag.n_arcs:
         return None
     if dag.n_arcs > _SORTABILITY_ARCS:
-        dag = dag.threshold(abs(dag.edges(top=_SORTABILITY_ARCS)["weight"].iloc[-1]))
-    if data.X is None:  # two samples with the same variances will do
-        with warnings.catch_warnings():
+        dag = dag.threshold(abs(dag.edges(top=_SORTABILITY_ARCS, by="weight")["weight"].iloc[-1]))
+    if data.X is None or dag.n_nodes != data.n_features:
+        size = deviations(data)
+        if dag.n_nodes != data.n_features:
+            place = {name: column for column, name in enumerate(data.names)}
+            size = size[[place[name] for name in dag.names]]
+        with warnings.catch_warnings():  # two samples with the same variances will do
             warnings.simplefilter("ignore", DataWarning)
-            data = as_dataset(np.outer([1.0, -1.0], deviations(data)), data.names)
+            data = as_dataset(np.outer([1.0, -1.0], size))
     share = var_sortability(data, dag.weights)
     return share if math.isfinite(share) else None
 

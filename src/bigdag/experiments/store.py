@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CHANGED", "FAILED", "Store", "load_psutil", "now", "shortened", "storable"]
 
-VERSION = 1
+VERSION = 2
 
 # What --retry-failed does again. A learner that diverged has answered: it would do so again.
 FAILED = ("error", "crashed", "out_of_memory", "timeout", "interrupted")
@@ -45,7 +45,7 @@ _BUSY = 60.0  # seconds to wait for another process that writes
 _TEXT, _INTEGER, _REAL = "TEXT", "INTEGER", "REAL"
 _COLUMNS = {
     "run": "TEXT PRIMARY KEY", "experiment": _TEXT, "preset": _TEXT, "dataset": _TEXT,
-    "graph": _TEXT, "k": _REAL, "d": _INTEGER, "n": _INTEGER, "noise": _TEXT, "scale": _TEXT,
+    "graph": _TEXT, "k": _REAL, "d": _INTEGER, "n": _INTEGER, "noise": _TEXT, "variance": _TEXT,
     "units": _TEXT, "repetition": _INTEGER, "method": _TEXT, "word": _TEXT,
     "status": "TEXT NOT NULL", "message": _TEXT, "seconds": _REAL, "iterations": _INTEGER,
     "objective": _REAL, "n_arcs": _INTEGER, "peak_bytes": _INTEGER, "threads": _INTEGER,
@@ -200,7 +200,10 @@ class Store:
         found = self._sql.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":
             raise sqlite3.DatabaseError(f"{_DAMAGED} ({found})")
+        is_first = int(self.meta()["version"]) == 1
         for table, columns in _TABLES.items():
+            if is_first:
+                columns = {"scale" if k == "variance" else k: v for k, v in columns.items()}
             # The order counts as well: rows are written by it.
             found = [row[1] for row in self._sql.execute(f"PRAGMA table_info({table})")]
             if found != list(columns):
@@ -211,6 +214,8 @@ class Store:
                     f"its table {table!r} {what if found else 'is missing'}. Give another name, or "
                     "a copy of the store from before it was changed."
                 )
+        if is_first:
+            self._upgrade()
 
     def _create(self) -> None:
         self._sql.execute("PRAGMA journal_mode = WAL")
@@ -223,6 +228,23 @@ class Store:
                 "INSERT OR IGNORE INTO meta VALUES (?, ?)",
                 [("version", str(VERSION)), ("bigdag", __version__), ("created", now())],
             )
+
+    def _upgrade(self) -> None:
+        """Bring a store of version 1, which said scale for variance, to this version.
+
+        One that is only looked at stays as it is: a copy in memory takes its place.
+        """
+        if self.read_only:
+            file, self._sql = self._sql, sqlite3.connect(":memory:", isolation_level=None)
+            file.backup(self._sql)
+            file.close()
+        with self._write():
+            if self.meta()["version"] == "1":  # or another runner has just done it
+                self._sql.execute("ALTER TABLE runs RENAME COLUMN scale TO variance")
+                self._sql.execute(
+                    """UPDATE runs SET job = replace(job, '"scale":', '"variance":')"""
+                )
+                self._sql.execute("UPDATE meta SET value = '2' WHERE key = 'version'")
 
     def _check_version(self) -> None:
         found = str(self.meta().get("version", "none"))
@@ -517,13 +539,14 @@ class Store:
                 f"SELECT {', '.join(columns)} FROM {table} ORDER BY {order}"
             ).fetchall()
         frame = pd.DataFrame(rows, columns=list(columns), dtype=object)
+        words: Any = "object" if pd.__version__.startswith("2.") else "str"
         for name, kind in columns.items():
             self._check_values(frame, table, name, kind)
             # A column that holds nothing has its type all the same; whole numbers with gaps are
             # floats.
             whole = kind == _INTEGER and all(type(value) is int for value in frame[name])
             text = kind.split()[0] == _TEXT
-            frame[name] = frame[name].astype("str" if text else "int64" if whole else "float64")
+            frame[name] = frame[name].astype(words if text else "int64" if whole else "float64")
         if "directed" in columns:
             frame["directed"] = frame["directed"] == 1
         return frame

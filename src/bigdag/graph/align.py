@@ -23,8 +23,8 @@ __all__ = [
     "matched",
     "matched_dags",
     "on_columns",
+    "places",
     "samples",
-    "seats",
     "weights_of",
     "weights_on_columns",
 ]
@@ -54,7 +54,7 @@ def weights_of(graph: Any) -> csc_array:
     return weights
 
 
-def seats(
+def places(
     names: tuple[str, ...], named: bool, wanted: tuple[str, ...], wanted_named: bool, what: str
 ) -> NDArray[np.int64]:
     """Place in `names` of each of the `wanted` names.
@@ -64,18 +64,19 @@ def seats(
 
     Examples
     --------
-    >>> seats(("x2", "x0", "x1"), True, ("x0", "x1", "x2"), False, "estimate")
+    >>> places(("x2", "x0", "x1"), True, ("x0", "x1", "x2"), False, "estimate")
     array([1, 2, 0])
-    >>> seats(("x0", "x1"), False, ("rain", "river"), True, "estimate")
+    >>> places(("x0", "x1"), False, ("rain", "river"), True, "estimate")
     array([0, 1])
     """
-    _check_size(len(names), len(wanted), what)
+    more = _difference(names, wanted) if named and wanted_named else ""
+    _check_size(len(names), len(wanted), what, more)
     if names == wanted:
         return np.arange(len(names))
-    seat = {name: place for place, name in enumerate(names)}
-    missing = [name for name in wanted if name not in seat]
+    place = {name: i for i, name in enumerate(names)}
+    missing = [name for name in wanted if name not in place]
     if not missing:
-        return np.array([seat[name] for name in wanted], dtype=np.int64)
+        return np.array([place[name] for name in wanted], dtype=np.int64)
     if not (named and wanted_named):
         return np.arange(len(names))
     raise GraphError(
@@ -168,18 +169,32 @@ def weights_on_columns(graph: Any, table: Dataset, what: str) -> csc_array:
             f"Got shape {weights.shape} instead."
         )
     if isinstance(graph, DAG):
-        seat = seats(graph.names, graph.named, table.names, table.named, what)
-        if np.any(np.diff(seat) < 0):
-            weights = csc_array(weights[:, seat][seat])
+        place = places(graph.names, graph.named, table.names, table.named, what)
+        if np.any(np.diff(place) < 0):
+            weights = csc_array(weights[:, place][place])
     return weights
 
 
 def _reordered(dag: DAG, names: tuple[str, ...], named: bool, what: str) -> DAG:
     """The DAG with its variables in the sequence of `names`."""
-    seat = seats(dag.names, dag.named, names, named, what)
-    return dag.subgraph(seat.tolist()) if np.any(np.diff(seat) < 0) else dag
+    place = places(dag.names, dag.named, names, named, what)
+    return dag._part(place) if np.any(np.diff(place) < 0) else dag
 
 
-def _check_size(found: int, wanted: int, what: str) -> None:
+def _difference(names: tuple[str, ...], wanted: tuple[str, ...]) -> str:
+    """Say which names one side lacks, where there are not as many."""
+    if len(names) == len(wanted):
+        return ""
+    here, there = set(names), set(wanted)
+    lacking = [name for name in wanted if name not in here]
+    more = [name for name in names if name not in there]
+    said = f" It has no {few_names(lacking)}." if lacking else ""
+    said += f" It alone has {few_names(more)}." if more else ""
+    return f"{said} To compare DAGs of different variables: bigdag compare, metrics.compare."
+
+
+def _check_size(found: int, wanted: int, what: str, difference: str = "") -> None:
     if found != wanted:
-        raise GraphError(f"The {what} must have {wanted} variables. Got {found} instead.")
+        raise GraphError(
+            f"The {what} must have {wanted} variables. Got {found} instead.{difference}"
+        )

@@ -1,4 +1,4 @@
-"""The answer of a learner: sparse weights, names and a causal order.
+"""The answer of a learner: sparse weights, names, a causal order, and what is known beside them.
 
 The class comes first. Below it stands what makes its parts out of what a user or a file gives: both
 end in the same checks. The file formats are in `bigdag.graph.files`.
@@ -6,12 +6,12 @@ end in the same checks. The file formats are in `bigdag.graph.files`.
 
 from __future__ import annotations
 
-import difflib
+import json
 import operator
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from scipy import sparse
@@ -19,8 +19,9 @@ from scipy.sparse.csgraph import connected_components
 
 from bigdag.data.names import checked_names, default_names
 from bigdag.engine.order import rank_of
-from bigdag.errors import DataError, GraphError, ParameterError, missing_extra
+from bigdag.errors import DataError, GraphError, ParameterError, close_names, missing_extra
 from bigdag.graph.acyclic import topological_order
+from bigdag.graph.arcs import as_column, is_column_name
 from bigdag.graph.files import Arcs, Graph, read_graph, write_graph
 
 if TYPE_CHECKING:
@@ -44,6 +45,14 @@ class DAG:
         All nodes with causes first, in agreement with the arcs; found from the arcs by default.
     reversible : boolean array or sparse array of shape (d, d), optional
         True at the arcs whose direction the data cannot tell; only where there is an arc.
+    arc_data : mapping of str to array, optional
+        What else is known of each arc, numbers or truth values under a name such as
+        "probability": an array (m,) with an entry for each arc, column by column as
+        ``weights.tocoo()`` of a csc_array lists them, or a dense or sparse matrix (d, d).
+    node_data : mapping of str to array of shape (d,), optional
+        What is known of each node. A fitted model keeps its "mean" and "noise_variance" there.
+    about : dict, optional
+        What else there is to say, such as how it was learnt. JSON must be able to hold it.
 
     Attributes
     ----------
@@ -55,6 +64,13 @@ class DAG:
         The nodes, causes first.
     reversible : csc_array of bool, shape (d, d), or None
         The arcs whose direction is open.
+    arc_data : mapping of str to ndarray of shape (m,)
+        float64 or bool, an entry for each stored weight; empty where nothing is known.
+    node_data : mapping of str to ndarray of shape (d,)
+        The same for the nodes.
+    about : dict
+        As JSON would give it back. Two DAGs are equal if they are the same graph; neither this
+        nor the data of arcs and nodes count.
 
     Examples
     --------
@@ -73,11 +89,18 @@ class DAG:
         names: Iterable[str] | None = None,
         order: ArrayLike | None = None,
         reversible: ArrayLike | sparse.sparray | None = None,
+        *,
+        arc_data: Mapping[str, Any] | None = None,
+        node_data: Mapping[str, Any] | None = None,
+        about: Mapping[str, Any] | None = None,
     ) -> None:
         self.weights = _as_weights(weights)
         self.names = _as_names(names, self.weights.shape[0])
         self.order = _as_order(order, self.weights, self.names)
         self.reversible = None if reversible is None else _as_reversible(reversible, self.weights)
+        self.arc_data = _as_arc_data(arc_data or {}, self.weights)
+        self.node_data = _as_node_data(node_data or {}, len(self.names))
+        self.about = _as_about(about or {})
 
     @property
     def n_nodes(self) -> int:
@@ -98,8 +121,14 @@ class DAG:
         open_arcs = "" if self.reversible is None else f", {self.reversible.nnz} reversible"
         return f"DAG({self.n_nodes} nodes, {self.n_arcs} arcs{open_arcs})"
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: counts, a small picture, the strongest arcs."""
+        from bigdag.graph.summary import summary_html
+
+        return summary_html(self)
+
     def __eq__(self, other: object) -> bool:
-        """Same names, order, weights to the bit, and reversible arcs."""
+        """Same names, order, weights to the bit, and reversible arcs; no data beside them."""
         if not isinstance(other, DAG):
             return NotImplemented
         mine, theirs = self._arcs(), other._arcs()
@@ -113,19 +142,22 @@ class DAG:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def edges(self, top: int | None = None) -> pd.DataFrame:
+    def edges(self, top: int | None = None, by: str = "auto") -> pd.DataFrame:
         """Return the arcs as a table, the strongest first.
 
         Parameters
         ----------
         top : int, optional
             How many of the strongest arcs; all by default.
+        by : str, default="auto"
+            What makes an arc strong, as for :meth:`ranking`.
 
         Returns
         -------
         DataFrame
-            Columns source, target and weight; by falling absolute weight, then by the indices of
-            source and target. Where `reversible` is known, also direction: ``->`` or ``--``.
+            Columns source, target and weight; by falling rank, then by falling absolute weight,
+            then by the indices of source and target. Where `reversible` is known, also direction:
+            ``->`` or ``--``. Then those of `arc_data`.
 
         Examples
         --------
@@ -135,17 +167,78 @@ class DAG:
         """
         import pandas as pd
 
-        arcs = self._arcs(strongest_first=True)
+        arcs = self._arcs().strongest_first(by)
         if top is not None:
             arcs = arcs.pick(np.s_[: _whole_number("top", top)])
         names = np.array(self.names, dtype=object)
         table = {"source": names[arcs.source], "target": names[arcs.target], "weight": arcs.weight}
         if arcs.reversible is not None:
             table["direction"] = np.where(arcs.reversible, "--", "->").astype(object)
-        return pd.DataFrame(table)
+        return pd.DataFrame(table | dict(arcs.columns))
+
+    def ranking(self, by: str = "auto", directed: bool = True) -> NDArray[np.float64]:
+        """Return a score above zero for each arc: the more is known for it, the higher.
+
+        Parameters
+        ----------
+        by : str, default="auto"
+            "weight", for the absolute weight, or the name of a column of `arc_data`. "auto" takes
+            the best that is there: the "probability"; else, for what a search by the BIC has
+            found, direction and evidence, directed arcs before undirected ones and both by their
+            "evidence"; else the weight.
+        directed : bool, default=True
+            False ranks the pairs, whatever their direction: "auto" then takes the "adjacency", or
+            the "evidence" alone.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+            In the sequence of ``weights.data``. Only which of two is larger has a meaning.
+
+        Examples
+        --------
+        >>> dag = DAG([[0, 2.0, 1.0], [0, 0, 0], [0, 0, 0]], arc_data={"probability": [0.6, 0.9]})
+        >>> dag.ranking(), dag.ranking("weight")
+        (array([1., 2.]), array([2., 1.]))
+        """
+        return self._arcs().ranking(by, directed)
+
+    def annotated(
+        self,
+        *,
+        reversible: ArrayLike | sparse.sparray | None = None,
+        arc_data: Mapping[str, Any] | None = None,
+        node_data: Mapping[str, Any] | None = None,
+        about: Mapping[str, Any] | None = None,
+    ) -> DAG:
+        """Return the same graph with more known of it; what is given replaces what was there.
+
+        Parameters
+        ----------
+        reversible, arc_data, node_data, about
+            As for the class. Entries of the same name are replaced, the others stay.
+
+        Examples
+        --------
+        >>> dag = DAG([[0, 2.0], [0, 0]]).annotated(arc_data={"probability": [0.9]})
+        >>> dag.edges()
+          source target  weight  probability
+        0     x0     x1     2.0          0.9
+        """
+        return DAG(
+            self.weights,
+            self.names,
+            self.order,
+            self.reversible if reversible is None else reversible,
+            arc_data={**self.arc_data, **(arc_data or {})},
+            node_data={**self.node_data, **(node_data or {})},
+            about={**self.about, **(about or {})},
+        )
 
     def threshold(self, t: float) -> DAG:
         """Return the DAG of the arcs with an absolute weight above `t`, on the same nodes.
+
+        A "noise_variance" of the nodes is left out where arcs are: it was that of all of them.
 
         Examples
         --------
@@ -154,11 +247,32 @@ class DAG:
         """
         if not (np.isfinite(t) and t >= 0):
             raise ParameterError(f"The threshold must be a finite number of at least 0. Got {t!r}.")
-        arcs = self._arcs()
-        return _assemble(Graph(self.names, self.order, arcs.pick(np.abs(arcs.weight) > t)))
+        return self._with_arcs(np.abs(self.weights.data) > t)
+
+    def with_arcs(self, kept: ArrayLike | sparse.sparray) -> DAG:
+        """Return the DAG of some of the arcs, with all that is known of them.
+
+        Parameters
+        ----------
+        kept : array or sparse array of shape (d, d)
+            Not zero at the arcs that stay; what it has elsewhere does not count.
+
+        Examples
+        --------
+        >>> DAG([[0, 1.0, -3.0], [0, 0, 0], [0, 0, 0]]).with_arcs([[0, 1, 0]] * 3).n_arcs
+        1
+        """
+        return self._with_arcs(_at_arcs(kept, self.weights, "`kept`") != 0)
+
+    def _with_arcs(self, kept: NDArray[np.bool_]) -> DAG:
+        """Return the DAG of the arcs where `kept` (m,) is True."""
+        nodes = self._node_data_of(int(kept.sum()))
+        return _assemble(Graph(self.names, self.order, self._arcs().pick(kept), nodes, self.about))
 
     def parents(self, v: str | int) -> list[str]:
         """Return the names of the direct causes of a node, given by name or index.
+
+        A number that is also the name of another node is refused, wherever nodes are given.
 
         Examples
         --------
@@ -207,11 +321,24 @@ class DAG:
             raise GraphError(
                 f"The nodes of a subgraph must be different. {twice!r} is given twice."
             )
-        return DAG(
-            self.weights[:, nodes][nodes],
-            [self.names[v] for v in nodes],
-            np.argsort(rank_of(self.order)[nodes], kind="stable"),
-            None if self.reversible is None else self.reversible[:, nodes][nodes],
+        return self._part(nodes)
+
+    def _part(self, nodes: NDArray[np.int64]) -> DAG:
+        """Return the DAG on the nodes at these places, which are different."""
+        place = np.full(self.n_nodes, -1)
+        place[nodes] = np.arange(len(nodes))
+        arcs = self._arcs()
+        arcs = arcs.pick((place[arcs.source] >= 0) & (place[arcs.target] >= 0))
+        arcs = arcs._replace(source=place[arcs.source], target=place[arcs.target])
+        columns = self._node_data_of(len(arcs.weight))
+        return _assemble(
+            Graph(
+                [self.names[v] for v in nodes],
+                np.argsort(rank_of(self.order)[nodes], kind="stable"),
+                arcs,
+                {name: values[nodes] for name, values in columns.items()},
+                self.about,
+            )
         )
 
     def neighbourhood(self, v: str | int, radius: int = 1) -> DAG:
@@ -230,10 +357,13 @@ class DAG:
             if not len(frontier):
                 break
             near = np.union1d(near, frontier)
-        return self.subgraph(near.tolist())
+        return self._part(near)
 
     def to_networkx(self) -> Any:
-        """Return a ``networkx.DiGraph`` of the names, with `weight` (and `reversible`) on arcs.
+        """Return a ``networkx.DiGraph`` of the names, as dowhy takes it.
+
+        Arcs have `weight`, `reversible` where it is known, and what is in `arc_data`; nodes have
+        what is in `node_data`. An undirected arc is there as the DAG has it.
 
         Examples
         --------
@@ -249,10 +379,44 @@ class DAG:
         arcs, names = self._arcs(), np.array(self.names, dtype=object)
         ends = names[arcs.source].tolist(), names[arcs.target].tolist()
         graph.add_weighted_edges_from(zip(*ends, arcs.weight.tolist()))
-        if arcs.reversible is not None:
-            flags = dict(zip(zip(*ends), arcs.reversible.tolist()))
-            nx.set_edge_attributes(graph, flags, "reversible")
+        for name, values in self._arc_attributes(arcs).items():
+            nx.set_edge_attributes(graph, dict(zip(zip(*ends), values.tolist())), name)
+        for name, values in self.node_data.items():
+            nx.set_node_attributes(graph, dict(zip(self.names, values.tolist())), name)
         return graph
+
+    def to_pgmpy(self) -> Any:
+        """Return a pgmpy ``LinearGaussianBayesianNetwork``, with parameters where they are known.
+
+        A learnt DAG has means and noise variances in its `node_data`, and its network can predict
+        and be sampled from; without these it has the arcs alone.
+
+        Examples
+        --------
+        >>> from bigdag import OrderSearch, simulate
+        >>> X = simulate.sample(DAG([[0, 2.0], [0, 0]]), 100, rng=0)
+        >>> network = OrderSearch(lambda1=0.0).fit(X).dag_.to_pgmpy()  # doctest: +SKIP
+        >>> network.check_model()  # doctest: +SKIP
+        True
+        """
+        from bigdag.graph.handover import to_pgmpy
+
+        return to_pgmpy(self)
+
+    def to_pywhy(self) -> Any:
+        """Return a pywhy-graphs ``CPDAG``: undirected edges where the direction is open.
+
+        Where `reversible` is not known, every arc is directed.
+
+        Examples
+        --------
+        >>> dag = DAG([[0, 2.0], [0, 0]], reversible=[[0, 1], [0, 0]])
+        >>> list(dag.to_pywhy().undirected_edges)  # doctest: +SKIP
+        [('x0', 'x1')]
+        """
+        from bigdag.graph.handover import to_pywhy
+
+        return to_pywhy(self)
 
     def to_igraph(self) -> Any:
         """Return a directed ``igraph.Graph`` with `name` on nodes, `weight` (and `reversible`).
@@ -272,8 +436,10 @@ class DAG:
         )
         graph.vs["name"] = list(self.names)
         graph.es["weight"] = arcs.weight.tolist()
-        if arcs.reversible is not None:
-            graph.es["reversible"] = arcs.reversible.tolist()
+        for name, values in self._arc_attributes(arcs).items():
+            graph.es[name] = values.tolist()
+        for name, values in self.node_data.items():
+            graph.vs[name] = values.tolist()
         return graph
 
     def save(
@@ -281,17 +447,20 @@ class DAG:
     ) -> None:
         """Write the DAG to a file, whole or not at all; the suffix names the format.
 
-        Every format keeps the weights to the bit, the names, the order and what is reversible.
+        Every format keeps the weights to the bit, the names, the order and what is reversible;
+        every one that `load` reads also the data of arcs and nodes, and all but ``.csv`` what
+        there is in `about`.
 
         - ``.npz``: numpy arrays; the smallest and quickest.
-        - ``.parquet``: one row an arc (source, target, weight), the strongest first.
-        - ``.csv``: the same rows as text, and below them every node twice, with empty target and
-          weight: first by index, then in causal order. ``pandas.read_csv(path).dropna()`` holds
-          the arcs alone. The file ends with an empty line, so that a cut is detected.
-        - ``.graphml``: for networkx, igraph, Cytoscape, Gephi.
+        - ``.parquet``: one row an arc (source, target, weight, ...), the strongest first.
+        - ``.csv``: the same rows as text, and nothing else. All nodes, with their places in the
+          order, stand in a second file beside it: ``dag.nodes.csv`` for ``dag.csv``. It holds a
+          digest of both, so that a cut is detected.
+        - ``.graphml``: for networkx, igraph, Cytoscape, Gephi; names are the ids of nodes.
         - ``.dot``: for Graphviz; it is only written, `load` does not read it. The weight stands in
           `value`, as Graphviz takes `weight` for a wish about lengths.
-        - ``.json``: ``{"nodes": [name, ...], "arcs": [[i, j, weight], ...], "order": [...]}``.
+        - ``.json``: ``{"nodes": [name, ...], "arcs": [[i, j, weight], ...], "order": [...]}``, and
+          ``"arc_data": {name: [...]}``, ``"node_data"`` and ``"about"`` where there are any.
 
         Parameters
         ----------
@@ -315,9 +484,60 @@ class DAG:
         """
         write_graph(path, self._graph(), force, safe_csv)
 
+    @overload
+    def to_html(
+        self, path: None = None, *, title: str | None = None, force: bool = False
+    ) -> str: ...
+
+    @overload
+    def to_html(
+        self, path: str | os.PathLike[str], *, title: str | None = None, force: bool = False
+    ) -> None: ...
+
+    def to_html(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        title: str | None = None,
+        force: bool = False,
+    ) -> str | None:
+        """Return or write one HTML page to explore the graph: it needs a browser and nothing else.
+
+        The page has a search for variables, the neighbourhood of each, paths and total effects
+        between two, sliders for weight and probability, an overview of the whole graph, a table of
+        all arcs, and how the graph was learnt. See docs/explore.md.
+
+        Parameters
+        ----------
+        path : path-like, optional
+            The file, ending in .html, written whole or not at all. Without it, the page is
+            returned as text.
+        title : str, optional
+            The heading; the number of variables by default.
+        force : bool, default=False
+            Overwrite the file.
+
+        Returns
+        -------
+        str or None
+            The page where no path is given. The same graph gives the same page.
+
+        Examples
+        --------
+        >>> page = DAG([[0, 2.0], [0, 0]], names=["rain", "river"]).to_html(title="Rain")
+        >>> "<title>Rain</title>" in page
+        True
+        """
+        from bigdag.graph.explore import explore_page, write_page
+
+        if path is None:
+            return explore_page(self, title)
+        write_page(self, path, title, force)
+        return None
+
     def _graph(self) -> Graph:
         """Return what files hold of it."""
-        return Graph(self.names, self.order, self._arcs())
+        return Graph(self.names, self.order, self._arcs(), self.node_data, self.about)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], memory_limit: float | str | None = None) -> DAG:
@@ -325,7 +545,9 @@ class DAG:
 
         ``.csv`` and ``.parquet`` may also be tables of one's own with the columns source, target
         and, unless all weights are 1, weight; ``.graphml`` may be any directed graph. Their nodes
-        then are numbered as they appear. ``.dot`` files are only written.
+        then are numbered as they appear, and other columns of numbers are their `arc_data`. A
+        ``.csv`` without the file of its nodes beside it is read so, with a warning. ``.dot`` files
+        are only written.
 
         Parameters
         ----------
@@ -364,10 +586,21 @@ class DAG:
         if isinstance(v, str):
             if v in self._places:
                 return self._places[v]
-            near = " or ".join(map(repr, difflib.get_close_matches(v, self.names, n=3)))
+            near = " or ".join(map(repr, close_names(v, self.names)))
             hint = f" Did you mean {near}?" if near else ""
+            for name, same in (self.about.get("groups") or {}).items():
+                if v in same:
+                    hint = f" It is nearly the same as {name!r}, which stands for the group."
             raise GraphError(f"There is no node {v!r} among the {self.n_nodes} nodes.{hint}")
-        if not 0 <= (index := operator.index(v)) < self.n_nodes:
+        index = operator.index(v)
+        if self._places.get(str(index), index) != index:
+            there = 0 <= index < self.n_nodes
+            other = f", and {self.names[index]!r} for the one at that place" if there else ""
+            raise GraphError(
+                f"A number is the place of a node, and {index} is here the name of another. "
+                f"Give names as text: {str(index)!r} for that one{other}."
+            )
+        if not 0 <= index < self.n_nodes:
             raise GraphError(f"A node's index must be from 0 to {self.n_nodes - 1}. Got {v}.")
         return index
 
@@ -383,15 +616,25 @@ class DAG:
     def _named(self, nodes: NDArray[Any]) -> list[str]:
         return [self.names[v] for v in nodes]
 
-    def _arcs(self, strongest_first: bool = False) -> Arcs:
-        """Return the arcs column by column, or the strongest first with ties by index."""
+    def _arcs(self) -> Arcs:
+        """Return the arcs column by column."""
         flags = None
         if self.reversible is not None:  # 2 where the patterns meet, in the order of the weights
             pattern = self.weights.astype(bool).astype(np.int8)
             flags = (pattern + self.reversible.astype(np.int8)).data == 2
         W = self.weights
-        arcs = Arcs(W.indices.astype(np.int64), _targets(W), W.data, flags)
-        return arcs.strongest_first() if strongest_first else arcs
+        return Arcs(W.indices.astype(np.int64), _targets(W), W.data, flags, self.arc_data)
+
+    @staticmethod
+    def _arc_attributes(arcs: Arcs) -> dict[str, NDArray[Any]]:
+        """Return what graph objects show of the arcs beside their weights."""
+        flags = {} if arcs.reversible is None else {"reversible": arcs.reversible}
+        return {**flags, **arcs.columns}
+
+    def _node_data_of(self, n_arcs: int) -> dict[str, NDArray[Any]]:
+        """Return the data of the nodes that hold with so many of the arcs."""
+        lost = n_arcs < self.n_arcs
+        return {k: v for k, v in self.node_data.items() if not (lost and k == "noise_variance")}
 
 
 # -------------------------------------------------------------------- what a user gives, checked
@@ -493,6 +736,83 @@ def _as_reversible(reversible: Any, W: sparse.csc_array) -> sparse.csc_array:
     return flags
 
 
+def _as_arc_data(given: Mapping[str, Any], W: sparse.csc_array) -> dict[str, NDArray[Any]]:
+    columns = {}
+    for name, values in given.items():
+        if sparse.issparse(values) or np.ndim(values) == 2:
+            values = _at_arcs(values, W, f"{name!r} of the arcs")
+        columns[name] = _as_column(name, values, W.nnz, "arc")
+    return columns
+
+
+def _at_arcs(matrix: Any, W: sparse.csc_array, what: str) -> NDArray[Any]:
+    """Return what a dense or sparse matrix (d, d) holds at each of the arcs (m,)."""
+    if not sparse.issparse(matrix):
+        matrix = np.asarray(matrix)
+    if matrix.shape != W.shape:
+        raise GraphError(f"{what} must have the shape {W.shape}. Got {matrix.shape}.")
+    if not sparse.issparse(matrix):
+        return np.asarray(matrix[W.indices, _targets(W)])
+    found = sparse.csc_array(matrix)
+    found.sum_duplicates()  # its indices are now sorted, as those of the weights are
+    d, values = W.shape[0], np.zeros(W.nnz, dtype=found.dtype)
+    places, wanted = (_targets(M) * d + M.indices for M in (found, W))
+    slot = np.searchsorted(places, wanted)
+    there = slot < len(places)
+    there[there] = places[slot[there]] == wanted[there]
+    values[there] = found.data[slot[there]]
+    return values
+
+
+def _as_node_data(given: Mapping[str, Any], d: int) -> dict[str, NDArray[Any]]:
+    return {name: _as_column(name, values, d, "node") for name, values in given.items()}
+
+
+def _as_column(name: Any, values: Any, length: int, owner: str) -> NDArray[Any]:
+    """Return an own, read-only column of arcs or nodes, or refuse it."""
+    if not isinstance(name, str) or not is_column_name(name):
+        raise GraphError(
+            f"The data of {owner}s must have names of letters, digits and underscores that begin "
+            "with a letter, other than those in use, such as 'weight' and 'order'. Got "
+            f"{name!r:.60}."
+        )
+    array = np.array(values)
+    if array.dtype.kind not in "biuf" and array.size:
+        raise GraphError(
+            f"{name!r} of the {owner}s must hold numbers or truth values. Got {array.dtype}."
+        )
+    if array.shape != (length,):
+        raise GraphError(
+            f"{name!r} must have one entry for each of the {length} {owner}s. Got the shape "
+            f"{array.shape}."
+        )
+    column = as_column(array)
+    column.flags.writeable = False
+    return column
+
+
+def _as_about(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what JSON gives back of it; numbers that are not finite are null there."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray | np.generic):
+            value = value.tolist()
+        if isinstance(value, Mapping):
+            return {key: plain(part) for key, part in value.items()}
+        if isinstance(value, list | tuple):
+            return [plain(part) for part in value]
+        if isinstance(value, float) and not np.isfinite(value):
+            return None
+        return str(value) if isinstance(value, os.PathLike) else value
+
+    if not isinstance(about, Mapping):
+        raise GraphError(f"`about` must be a dictionary. Got {type(about).__name__}.")
+    try:
+        return dict(json.loads(json.dumps(plain(about))))
+    except (TypeError, ValueError) as error:
+        raise GraphError(f"`about` must be what JSON can hold: {error!s:.200}.") from error
+
+
 def _whole_number(what: str, value: int) -> int:
     try:
         number = operator.index(value)
@@ -511,12 +831,22 @@ def _assemble(graph: Graph) -> DAG:
     if len(ends) and (ends.min() < 0 or ends.max() >= d):
         raise DataError(f"An arc ends at a node that does not exist; there are {d} nodes.")
 
-    def matrix(values: NDArray[Any]) -> sparse.coo_array:
-        return sparse.coo_array((values, at), shape=(d, d))
-
-    count = matrix(np.ones(len(arcs.source))).tocsc()
-    if count.nnz < len(arcs.weight):
-        i, j = (int(k[0]) for k in (count > 1).nonzero())
+    arcs = arcs.pick(np.lexsort(at))  # column by column, as in the weights
+    twice = np.flatnonzero((np.diff(arcs.source) == 0) & (np.diff(arcs.target) == 0))
+    if len(twice):
+        i, j = arcs.source[twice[0]], arcs.target[twice[0]]
         raise DataError(f"The arc {names[i]!r} -> {names[j]!r} appears more than once.")
-    reversible = None if arcs.reversible is None else matrix(arcs.reversible)
-    return DAG(matrix(arcs.weight), names, graph.order, reversible)
+    arcs = arcs.pick(arcs.weight != 0)
+
+    def matrix(values: NDArray[Any]) -> sparse.coo_array:
+        return sparse.coo_array((values, (arcs.source, arcs.target)), shape=(d, d))
+
+    return DAG(
+        matrix(arcs.weight),
+        names,
+        graph.order,
+        None if arcs.reversible is None else matrix(arcs.reversible),
+        arc_data=arcs.columns,
+        node_data=graph.nodes,
+        about=graph.about,
+    )

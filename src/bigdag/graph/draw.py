@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -42,8 +42,9 @@ def draw(
     """Draw a DAG into a PNG, SVG or PDF file, written whole or not at all.
 
     Causes stand above their effects. Blue solid arcs have positive weights, vermillion dashed ones
-    negative weights; the width grows with the absolute weight. Reversible arcs have no head. Nodes
-    without arcs are left out and counted below the title.
+    negative weights; the width grows with the absolute weight. Reversible arcs have no head, and
+    where arcs have probabilities, the less probable are paler. Nodes without arcs are left out and
+    counted below the title.
 
     Parameters
     ----------
@@ -114,13 +115,13 @@ def _count(n: int, what: str) -> str:
 
 def _select(dag: DAG, max_nodes: int) -> tuple[DAG, list[str]]:
     """Return what is drawn, and a note on each thing that is left out."""
-    arcs = dag._arcs(strongest_first=True)
+    arcs = dag._arcs().strongest_first()
     ends = np.column_stack([arcs.source, arcs.target]).ravel()
     nodes, first = np.unique(ends, return_index=True)
     if not len(nodes):
         shown = min(dag.n_nodes, max_nodes)
         left = [f"{dag.n_nodes - shown} nodes not shown"] if shown < dag.n_nodes else []
-        return dag.subgraph(range(shown)), left
+        return dag._part(np.arange(shown)), left
     notes = []
     if len(nodes) > max_nodes:
         # The arc that brings in the first node too many ends the list.
@@ -129,7 +130,7 @@ def _select(dag: DAG, max_nodes: int) -> tuple[DAG, list[str]]:
         notes.append(
             f"Shown: the {n_arcs} strongest of {dag.n_arcs} arcs, on {len(nodes)} of the nodes"
         )
-        part = dag.subgraph(nodes.tolist())
+        part = dag._part(nodes)
         keep = np.zeros((len(nodes), len(nodes)), dtype=bool)
         keep[
             np.searchsorted(nodes, arcs.source[:n_arcs]),
@@ -140,7 +141,7 @@ def _select(dag: DAG, max_nodes: int) -> tuple[DAG, list[str]]:
     isolated = dag.n_nodes - len(nodes)
     if isolated:
         notes.append(f"{_count(isolated, 'isolated node')} not shown")
-    return dag.subgraph(nodes.tolist()), notes
+    return dag._part(nodes), notes
 
 
 # -------------------------------------------------------------------- how things look
@@ -269,7 +270,10 @@ def _paint(figure: Any, dag: DAG, marked: set[str], heading: str, notes: list[st
 
 
 def _paint_arcs(axes: Any, dag: DAG, layout: Layout, em: float, scale: float) -> None:
-    """Draw the arcs, the strongest on top; a line's width grows with the absolute weight."""
+    """Draw the arcs, the strongest on top; a line's width grows with the absolute weight.
+
+    Where arcs have probabilities, a line is the paler the less probable its pair is.
+    """
     from matplotlib.collections import PathCollection, PolyCollection
 
     arcs = dag._arcs()
@@ -287,13 +291,14 @@ def _paint_arcs(axes: Any, dag: DAG, layout: Layout, em: float, scale: float) ->
         curves.append(curve)
         heads.append(triangle)
     weak_first = np.argsort(strength, kind="stable")
+    opacity = _opacity(arcs.columns, dag.n_arcs)
     axes.add_collection(
         PathCollection(
             [curves[k] for k in weak_first],
             facecolors="none",
             edgecolors=colours[weak_first],
             linewidths=lines[weak_first],
-            alpha=0.85,
+            alpha=opacity[weak_first],
             zorder=1,
             capstyle="butt",
             linestyles=["-" if arcs.weight[k] > 0 else (0, (4, 1.6)) for k in weak_first],
@@ -302,9 +307,21 @@ def _paint_arcs(axes: Any, dag: DAG, layout: Layout, em: float, scale: float) ->
     shown = [k for k in weak_first if not open_ends[k]]
     axes.add_collection(
         PolyCollection(
-            [heads[k] for k in shown], facecolors=colours[shown], edgecolors="none", zorder=2
+            [heads[k] for k in shown],
+            facecolors=colours[shown],
+            edgecolors="none",
+            zorder=2,
+            alpha=None if not shown else np.minimum(1.0, opacity[shown] + 0.15),
         )
     )
+
+
+def _opacity(columns: Mapping[str, NDArray[Any]], m: int) -> NDArray[np.float64]:
+    """Return how opaque each arc is drawn: 0.85, or from 0.15 up by its pair's probability."""
+    column = next((name for name in ("adjacency", "probability") if name in columns), None)
+    if column is None:
+        return np.full(m, 0.85)
+    return 0.15 + 0.7 * np.clip(np.nan_to_num(columns[column].astype(np.float64)), 0, 1)
 
 
 def _legend(dag: DAG) -> list[Any]:
@@ -321,6 +338,8 @@ def _legend(dag: DAG) -> list[Any]:
             handles.append(
                 Line2D([], [], color=colour, linestyle="-" if is_positive else "--", label=label)
             )
+    if {"adjacency", "probability"} & set(arcs.columns):
+        handles.append(Line2D([], [], color="#777777", alpha=0.3, label="pale: less probable"))
     if arcs.reversible is not None and arcs.reversible.any():
         handles.append(Line2D([], [], color="#777777", label="no head: direction open"))
     return handles

@@ -1,7 +1,9 @@
 """Which arcs of a DAG the data could direct: Markov equivalence.
 
 Two DAGs with the same skeleton and the same colliders fit Gaussian data equally well. What all of
-them have in common is the completed partially directed graph, the CPDAG.
+them have in common is the completed partially directed graph, the CPDAG. What is known beforehand
+directs more of its arcs, and these others by Meek's rules (1995): that is the maximally oriented
+graph, whose DAGs are those of the class that keep what is known.
 """
 
 from __future__ import annotations
@@ -16,11 +18,15 @@ from bigdag.engine.order import rank_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["cpdag", "reversible"]
+    from bigdag.engine.limits import Limits
+
+__all__ = ["compelled", "cpdag", "reversible", "undirected"]
 
 
-def cpdag(weights: sp.csc_array, order: NDArray[np.integer]) -> sp.csc_array:
-    """Return the CPDAG of a DAG.
+def cpdag(
+    weights: sp.csc_array, order: NDArray[np.integer], limits: Limits | None = None
+) -> sp.csc_array:
+    """Return the CPDAG of a DAG, or with limits the maximally oriented graph.
 
     Parameters
     ----------
@@ -28,6 +34,8 @@ def cpdag(weights: sp.csc_array, order: NDArray[np.integer]) -> sp.csc_array:
         The arcs.
     order : ndarray of shape (d,)
         The variables, causes first.
+    limits : Limits, optional
+        Which arcs are possible; those of the DAG are.
 
     Returns
     -------
@@ -44,14 +52,18 @@ def cpdag(weights: sp.csc_array, order: NDArray[np.integer]) -> sp.csc_array:
            [0, 1, 0]], dtype=int8)
     """
     arcs = weights.tocoo()
-    loose = ~_compelled(weights, order)
+    loose = undirected(weights, order, limits)
     row = np.concatenate([arcs.row, arcs.col[loose]])
     col = np.concatenate([arcs.col, arcs.row[loose]])
     return sp.csc_array((np.ones(len(row), np.int8), (row, col)), shape=arcs.shape)
 
 
-def reversible(weights: sp.csc_array, order: NDArray[np.integer]) -> sp.csc_array:
+def reversible(
+    weights: sp.csc_array, order: NDArray[np.integer], limits: Limits | None = None
+) -> sp.csc_array:
     """Return the arcs that some equivalent DAG has the other way round, as a boolean matrix.
+
+    With limits, only DAGs count whose arcs are all possible.
 
     Examples
     --------
@@ -60,12 +72,74 @@ def reversible(weights: sp.csc_array, order: NDArray[np.integer]) -> sp.csc_arra
     0
     """
     arcs = weights.tocoo()
-    loose = ~_compelled(weights, order)
+    loose = undirected(weights, order, limits)
     ends = arcs.row[loose], arcs.col[loose]
     return sp.csc_array((np.ones(len(ends[0]), dtype=bool), ends), shape=arcs.shape)
 
 
-def _compelled(weights: sp.csc_array, order: NDArray[np.integer]) -> NDArray[np.bool_]:
+def undirected(
+    weights: sp.csc_array, order: NDArray[np.integer], limits: Limits | None = None
+) -> NDArray[np.bool_]:
+    """Tell of each arc whether it may run the other way (m,)."""
+    loose = ~compelled(weights, order)
+    if limits is None or not loose.any():
+        return loose
+    arcs = weights.tocoo()
+    i, j = arcs.row.astype(np.int64), arcs.col.astype(np.int64)
+    known = ~limits.pairs(j, i) | limits.requires(i, j)
+    if not (loose & known).any():
+        return loose
+    rank = rank_of(np.asarray(order))
+    return _closed_by_meek(len(rank), i, j, loose & ~known, rank)
+
+
+def _closed_by_meek(
+    d: int,
+    i: NDArray[np.int64],
+    j: NDArray[np.int64],
+    loose: NDArray[np.bool_],
+    rank: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """Return which arcs stay undirected once Meek's four rules say nothing more (m,).
+
+    The arcs of the DAG keep to all that is known, so that a rule that directs one of them directs
+    it as the DAG has it.
+    """
+    near: list[set[int]] = [set() for _ in range(d)]
+    into: list[set[int]] = [set() for _ in range(d)]  # of the directed arcs
+    for a, b, open_ in zip(i.tolist(), j.tolist(), loose.tolist()):
+        near[a].add(b)
+        near[b].add(a)
+        if not open_:
+            into[b].add(a)
+
+    def directed(a: int, b: int) -> bool:
+        if not into[a] <= near[b] | {b}:  # c → a — b, c and b apart
+            return True
+        middle = into[b] & near[a]
+        if any(a in into[c] for c in middle):  # a → c → b
+            return True
+        for c in middle:  # a — c → b, and d → b or d → c with a — d
+            if any(e not in near[c] and e != c for e in middle):
+                return True
+            if any(e not in near[b] and e != b for e in into[c] & near[a]):
+                return True
+        return False
+
+    still = loose.copy()
+    sequence = np.lexsort((rank[j], rank[i]))
+    changed = True
+    while changed:
+        changed = False
+        for e in sequence[still[sequence]].tolist():
+            a, b = int(i[e]), int(j[e])
+            if directed(a, b):
+                into[b].add(a)
+                still[e], changed = False, True
+    return still
+
+
+def compelled(weights: sp.csc_array, order: NDArray[np.integer]) -> NDArray[np.bool_]:
     """Tell of each arc whether every equivalent DAG has it this way (m,).
 
     The algorithm is Chickering's (1995). Arcs are labelled node after node along the order; the

@@ -25,10 +25,14 @@ from bigdag.graph.acyclic import arcs_by_source
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from bigdag.engine.limits import Precedence
+
 __all__ = ["greedy_order", "greedy_order_dense", "improve_order", "kept_weight"]
 
 _BITS = 60  # a column's keys add up to less than 2**61
 _TAKEN = np.iinfo(np.int64).max
+_WAITING = 2**62  # added to the keys of a variable that may not be taken yet
+_NO_ONE = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64)  # has to come after anyone
 
 
 def kept_weight(W: ArrayLike | sp.sparray, order: NDArray[np.integer]) -> float:
@@ -46,7 +50,9 @@ def kept_weight(W: ArrayLike | sp.sparray, order: NDArray[np.integer]) -> float:
 # ------------------------------------------------------------------ algorithm 2
 
 
-def greedy_order(W: ArrayLike | sp.sparray) -> NDArray[np.int64]:
+def greedy_order(
+    W: ArrayLike | sp.sparray, precedence: Precedence | None = None
+) -> NDArray[np.int64]:
     """Algorithm 2 on sparse weights, with a heap: O(m log d) for m arcs.
 
     Takes, one after the other, the variable with the least squared weight coming in from the
@@ -56,6 +62,9 @@ def greedy_order(W: ArrayLike | sp.sparray) -> NDArray[np.int64]:
     ----------
     W : array or sparse array of shape (d, d)
         Weights; the diagonal is ignored.
+    precedence : Precedence, optional
+        Who has to come before whom: a variable is only taken once all that have to come before it
+        are.
 
     Returns
     -------
@@ -68,7 +77,12 @@ def greedy_order(W: ArrayLike | sp.sparray) -> NDArray[np.int64]:
     array([2, 0, 1])
     """
     keys = _arc_keys(W)
-    return _greedy_heap(_lists(keys))
+    if precedence is None:
+        return _greedy_heap(_lists(keys), *_NO_ONE)
+    order = _greedy_heap(
+        _lists(_with_barriers(keys, precedence)), precedence.after_ptr, precedence.after
+    )
+    return order[order < keys.shape[0]]
 
 
 def greedy_order_dense(W: Any) -> Any:
@@ -127,7 +141,10 @@ def greedy_order_dense(W: Any) -> Any:
 
 
 def improve_order(
-    W: ArrayLike | sp.sparray, order: NDArray[np.integer], max_sweeps: int = 100
+    W: ArrayLike | sp.sparray,
+    order: NDArray[np.integer],
+    max_sweeps: int = 100,
+    precedence: Precedence | None = None,
 ) -> NDArray[np.int64]:
     """Raise the weight that an order keeps, by moving one variable at a time.
 
@@ -143,6 +160,8 @@ def improve_order(
         The order to begin from, causes first.
     max_sweeps : int, default=100
         Sweeps over all variables at the most.
+    precedence : Precedence, optional
+        Who has to come before whom, which the order to begin from keeps; no move breaks it.
 
     Returns
     -------
@@ -157,6 +176,8 @@ def improve_order(
     keys = _arc_keys(W, both_ends=True)
     d = keys.shape[0]
     start = np.asarray(order, dtype=np.int64)
+    if precedence is not None:
+        return _improved_under(keys, start, max_sweeps, precedence)
     n_components, component = sp.csgraph.connected_components(keys, connection="strong")
     first = np.full(n_components, d, dtype=np.int64)
     np.minimum.at(first, component, rank_of(start))
@@ -166,8 +187,49 @@ def improve_order(
         return apart
     into = sp.csc_array(keys)
     return _insertion_search(
-        apart, component.astype(np.int64), _lists(keys), _lists(into), max_sweeps
+        apart,
+        component.astype(np.int64),
+        _lists(keys),
+        _lists(into),
+        max_sweeps,
+        *_NO_ONE,
+        *_NO_ONE,
     )
+
+
+def _improved_under(
+    keys: sp.csr_array, start: NDArray[np.int64], max_sweeps: int, precedence: Precedence
+) -> NDArray[np.int64]:
+    """Move variables between those that have to come before them and after them.
+
+    The barriers between tiers stand in the order, too: they have no arcs and stay where they are.
+    """
+    d = keys.shape[0]
+    wide = _with_barriers(keys, precedence)
+    priority = np.concatenate([rank_of(start) + 1, np.zeros(precedence.n_barriers)])
+    by = np.argsort(priority, kind="stable")
+    after = sp.csr_array(
+        (np.ones(len(precedence.after)), precedence.after, precedence.after_ptr), shape=wide.shape
+    )
+    after = after[by][:, by]
+    # With no weights, algorithm 2 takes next the free variable that comes first in the order.
+    nothing = sp.csr_array(wide.shape, dtype=np.int64)
+    whole = by[
+        _greedy_heap(_lists(nothing), after.indptr.astype(np.int64), after.indices.astype(np.int64))
+    ]
+    order = _insertion_search(
+        whole, np.zeros(len(whole), dtype=np.int64), _lists(wide), _lists(sp.csc_array(wide)),
+        max_sweeps, precedence.after_ptr, precedence.after, precedence.before_ptr,
+        precedence.before,
+    )  # fmt: skip
+    return order[order < d]
+
+
+def _with_barriers(keys: sp.csr_array, precedence: Precedence) -> sp.csr_array:
+    """Return the keys with a row and a column for each barrier between two tiers."""
+    size = keys.shape[0] + precedence.n_barriers
+    indptr = np.concatenate([keys.indptr, np.full(precedence.n_barriers, keys.indptr[-1])])
+    return sp.csr_array((keys.data, keys.indices, indptr), shape=(size, size))
 
 
 # ------------------------------------------------------------------ whole-number keys
@@ -224,13 +286,21 @@ def _lists(arcs: sp.csr_array | sp.csc_array) -> _Arcs:
 
 
 @kernel
-def _greedy_heap(arcs):  # type: ignore[no-untyped-def]
-    """Take the variable with the least keys coming in, one after the other; return the order."""
+def _greedy_heap(arcs, after_ptr, after):  # type: ignore[no-untyped-def]
+    """Take the variable with the least keys coming in, one after the other; return the order.
+
+    One that has to come after others, which are in the lists ``after`` of these, waits for them.
+    """
     indptr, indices, arc_key = arcs
     d = len(indptr) - 1
     key = np.zeros(d, dtype=np.int64)
     for e in range(len(indices)):
         key[indices[e]] += arc_key[e]
+    waits = np.zeros(d if len(after) > 0 else 0, dtype=np.int64)
+    for e in range(len(after)):
+        if waits[after[e]] == 0:
+            key[after[e]] += _WAITING
+        waits[after[e]] += 1
     heap = np.arange(d)
     place = np.arange(d)
     for at in range(1, d):
@@ -246,6 +316,13 @@ def _greedy_heap(arcs):  # type: ignore[no-untyped-def]
             if place[j] >= 0:
                 key[j] -= arc_key[e]
                 sift(heap, place, key, place[j], size)
+        if len(after) > 0:
+            for e in range(after_ptr[v], after_ptr[v + 1]):
+                j = after[e]
+                waits[j] -= 1
+                if waits[j] == 0:
+                    key[j] -= _WAITING
+                    sift(heap, place, key, place[j], size)
     return order
 
 
@@ -268,13 +345,17 @@ def _condensation_order(
     arcs = arcs[by_first][:, by_first]
     arcs.data[:] = 1
     place = np.empty(len(first), dtype=np.int64)
-    place[by_first[_greedy_heap(_lists(arcs))]] = np.arange(len(first))
+    place[by_first[_greedy_heap(_lists(arcs), *_NO_ONE)]] = np.arange(len(first))
     return place
 
 
 @kernel
-def _insertion_search(order, component, out, into, max_sweeps):  # type: ignore[no-untyped-def]
+def _insertion_search(  # type: ignore[no-untyped-def]
+    order, component, out, into, max_sweeps, after_ptr, after, before_ptr, before
+):
     """Move single variables inside their component while that raises the kept weight, in place.
+
+    None passes one that has to come before it or after it, in the lists of these names.
 
     The members of a component stand one after the other in the order, and stay so: each stretch
     is only ever sorted in itself, by labels that are compared with those of no other component.
@@ -313,23 +394,33 @@ def _insertion_search(order, component, out, into, max_sweeps):  # type: ignore[
             split = 0
             while split < count and at[split] < here:
                 split += 1
+            least, most = -np.inf, np.inf  # labels that v has to stay between
+            if len(after) > 0:
+                for e in range(before_ptr[v], before_ptr[v + 1]):
+                    least = max(least, label[before[e]])
+                for e in range(after_ptr[v], after_ptr[v + 1]):
+                    most = min(most, label[after[e]])
             best, best_low, best_high = 0, 0.0, 0.0
             total = 0
             for s in range(split - 1, -1, -1):  # to the left: v comes before what it passes
+                if at[s] <= least:
+                    break
                 total += gain[s]
                 last_of_node = s == 0 or at[s - 1] != at[s]
                 if last_of_node and total > best:
                     best = total
                     best_high = at[s]
-                    best_low = at[s - 1] if s > 0 else best_high - 2.0
+                    best_low = max(at[s - 1] if s > 0 else best_high - 2.0, least)
             total = 0
             for s in range(split, count):  # to the right: v comes after what it passes
+                if at[s] >= most:
+                    break
                 total -= gain[s]
                 last_of_node = s == count - 1 or at[s + 1] != at[s]
                 if last_of_node and total > best:
                     best = total
                     best_low = at[s]
-                    best_high = at[s + 1] if s < count - 1 else best_low + 2.0
+                    best_high = min(at[s + 1] if s < count - 1 else best_low + 2.0, most)
             if best > 0:
                 # Strictly between its neighbours: a label may be that of a variable without an
                 # arc to v, which may then come on either side of it.

@@ -2,9 +2,10 @@
 
 Nothing is checked here but the file itself; what reads a graph says what to build of it. A file
 that `write_graph` wrote and that was cut off or damaged, at whatever byte, is refused or gives the
-same graph: each format keeps a digest of the graph, and has an end that can be
-checked. What a file says of its size is compared with the memory before it is read. A file without
-a digest, of an earlier bigdag or of another program, is read as it is.
+same graph: each format keeps a digest of the graph, and has an end that can be checked; that of a
+CSV file is in the file of its nodes beside it. What a file says of its size is compared with the
+memory before it is read. A file without a digest, of an earlier bigdag or of another program, is
+read as it is.
 """
 
 from __future__ import annotations
@@ -12,17 +13,33 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar
 
 from bigdag.errors import BigdagError, DataError, MemoryLimitError, ParameterError
 from bigdag.graph.arcs import Arcs, Graph
-from bigdag.graph.edge_lists import csv_lines, read_csv, read_parquet, write_parquet
+from bigdag.graph.edge_lists import (
+    csv_lines,
+    csv_node_lines,
+    nodes_file,
+    read_csv,
+    read_parquet,
+    write_parquet,
+)
 from bigdag.graph.formats import dot_lines, json_lines, read_json, read_npz, write_npz
 from bigdag.graph.graphml import graphml_lines, read_graphml
-from bigdag.writing import Output, whole_file
+from bigdag.writing import Output, whole_files
 
-__all__ = ["Arcs", "Graph", "check_output", "graph_writer", "read_graph", "write_graph"]
+__all__ = [
+    "Arcs",
+    "Graph",
+    "check_output",
+    "graph_writer",
+    "nodes_file",
+    "read_graph",
+    "write_graph",
+]
 
 _T = TypeVar("_T")
 
@@ -42,14 +59,16 @@ def check_output(path: str | os.PathLike[str], force: bool = False) -> Output:
         ...
     bigdag.errors.ParameterError: The suffix of a DAG's file must be one of .npz, ...
     """
-    _format(path)
-    return Output(path, force).reserve()
+    beside = nodes_file if _format(path).write_nodes else None
+    return Output(path, force, beside=beside).reserve()
 
 
 def graph_writer(
     path: str | os.PathLike[str], graph: Graph, safe_csv: bool = False
-) -> Callable[[BinaryIO], None]:
+) -> Callable[..., None]:
     """Return what writes a graph to an open file, in the format that the path's suffix names.
+
+    For a ``.csv`` it takes a second file, for the nodes.
 
     Examples
     --------
@@ -60,14 +79,19 @@ def graph_writer(
     >>> file.getvalue()[:16]
     b'digraph bigdag {'
     """
-    write = _format(path).write
-    if safe_csv:
-        if write is not _write_csv:
+    write, write_nodes = _format(path).write, _format(path).write_nodes
+    if write_nodes is None:
+        if safe_csv:
             raise ParameterError(
                 f"Only a .csv file can be made safe for spreadsheets (safe_csv). Got {path}."
             )
-        write = _write_safe_csv
-    return lambda file: write(graph, file)
+        return lambda file: write(graph, file)
+
+    def write_both(file: BinaryIO, nodes: BinaryIO) -> None:
+        _text(partial(csv_lines, safe=safe_csv))(graph, file)
+        _text(partial(csv_node_lines, safe=safe_csv))(graph, nodes)
+
+    return write_both
 
 
 def write_graph(
@@ -83,11 +107,12 @@ def write_graph(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_graph(f"{folder}/a.csv", graph)
     ...     print(Path(folder, "a.csv").read_text().splitlines()[:2])
-    ['"source",target,weight', 'b,a,2.0']
+    ['source,target,weight', 'b,a,2.0']
     """
     write = graph_writer(path, graph, safe_csv)
-    with whole_file(path, force) as file:
-        write(file)
+    paths = [path, nodes_file(path)] if _format(path).write_nodes else [path]
+    with whole_files(paths, force) as files:
+        write(*files)
 
 
 def read_graph(
@@ -146,21 +171,20 @@ def _text(lines: Callable[[Graph], Iterator[str]]) -> Callable[[Graph, BinaryIO]
     return write
 
 
-_write_csv = _text(csv_lines)
-_write_safe_csv = _text(lambda graph: csv_lines(graph, safe=True))
-
-
 class _Format(NamedTuple):
     write: Callable[[Graph, BinaryIO], None]
     read: Callable[[BinaryIO, float | str | None], Graph] | None  # None: only written
     expected: str
+    write_nodes: Callable[[Graph, BinaryIO], None] | None = None  # to a second file
 
 
 _TABLE = "the columns source, target and, unless all weights are 1, weight"
 _FORMATS = {
     ".npz": _Format(write_npz, read_npz, "an .npz file written by DAG.save"),
     ".parquet": _Format(write_parquet, read_parquet, f"a Parquet file with {_TABLE}"),
-    ".csv": _Format(_write_csv, read_csv, f"comma-separated text with {_TABLE}"),
+    ".csv": _Format(
+        _text(csv_lines), read_csv, f"comma-separated text with {_TABLE}", _text(csv_node_lines)
+    ),
     ".graphml": _Format(_text(graphml_lines), read_graphml, "a directed graph in GraphML"),
     ".dot": _Format(_text(dot_lines), None, "for Graphviz"),
     ".json": _Format(_text(json_lines), read_json, "a .json file written by DAG.save"),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from bigdag.graph.dag import DAG
 
-__all__ = ["Layout", "arrange", "extent"]
+__all__ = ["Layout", "arrange", "extent", "levels"]
 
 _MAX_WAYPOINTS = 4000  # beyond, long arcs are drawn straight
 _FLAT, _UPRIGHT, _STAGGERED = 0, 1, 2  # how the boxes of a layer stand
@@ -86,7 +86,7 @@ def _pack(extents: Sequence[NDArray[np.float64]], gap: float) -> list[tuple[int,
 def _component(pairs: list[tuple[int, int]], width: NDArray[np.float64], em: float) -> Layout:
     """Lay out one connected component whose nodes 0..k-1 list causes first."""
     k = len(width)
-    level = _levels(k, pairs)
+    level = levels(k, pairs)
     chains, level = _waypoints(pairs, level)
     segments = [pair for chain in chains for pair in pairwise(chain)]
     above: list[list[int]] = [[] for _ in level]
@@ -126,7 +126,7 @@ def _component(pairs: list[tuple[int, int]], width: NDArray[np.float64], em: flo
     return _fold(layout, span, em)
 
 
-def _levels(k: int, pairs: list[tuple[int, int]]) -> list[int]:
+def levels(k: int, pairs: list[tuple[int, int]]) -> list[int]:
     """Return each node's layer: the longest path from a root, roots moved down to their effects."""
     children: list[list[int]] = [[] for _ in range(k)]
     parents = [0] * k

@@ -10,10 +10,9 @@ from __future__ import annotations
 import logging
 import numbers
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import pandas as pd
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -24,27 +23,26 @@ from bigdag.errors import ParameterError
 from bigdag.graph.align import weights_on_columns
 from bigdag.graph.dag import DAG
 from bigdag.interrupts import Interrupt, interruptible
+from bigdag.knowledge import as_knowledge
+from bigdag.learners.fitted import FittedModel, as_seen_by_sklearn
 from bigdag.learners.parameters import Checked, Number
 from bigdag.learners.run import Run, State
+from bigdag.model.scale import require_scale
 from bigdag.resources import bytes_of
 
-__all__ = ["Learner"]
+if TYPE_CHECKING:
+    from bigdag.engine.limits import Limits
+
+__all__ = ["Learner", "marked"]
 
 _log = logging.getLogger("bigdag")
 _BYTES_OF_AN_ARC = 80  # in the lists, copies and sparse arrays of a fit
 
 
-def _as_seen_by_sklearn(data: Dataset) -> Any:
-    """Return an empty table with the columns of the data, for scikit-learn's look at names."""
-    if data.named:
-        return pd.DataFrame(columns=pd.Index(data.names, dtype=object))
-    return np.empty((0, data.n_features))
-
-
 # ------------------------------------------------------------------ the estimator
 
 
-class Learner(BaseEstimator):
+class Learner(FittedModel, BaseEstimator):
     """Base of all learners; a method adds its parameters and ``_learn(run)``."""
 
     _parameters: ClassVar[dict[str, Any]] = {
@@ -60,6 +58,10 @@ class Learner(BaseEstimator):
             lambda m: m is None or (isinstance(m, str | numbers.Real) and bytes_of(m)),  # type: ignore[arg-type]
         ),
         "callback": Checked("a callable, or None", lambda c: c is None or callable(c)),
+        "knowledge": Checked(
+            "a Knowledge, an object with its attributes, or None",
+            lambda k: k is None or as_knowledge(k) is not None,
+        ),
         "random_state": Checked(
             "None, an integer >= 0 or a numpy Generator",
             lambda r: (
@@ -75,6 +77,7 @@ class Learner(BaseEstimator):
     random_state: Any
     callback: Callable[[State], Any] | None
     warm_start_dag: Any
+    knowledge: Any = None
     n_jobs: int | None
     memory_limit: float | str | None
     verbose: bool | int
@@ -89,7 +92,8 @@ class Learner(BaseEstimator):
         Parameters
         ----------
         X : array, data frame or Dataset of shape (n_samples, n_features)
-            The table; it is not changed. A covariance matrix goes in as
+            The table, which is not changed: anything that `bigdag.data.as_dataset` takes, such as
+            sparse matrices, polars and Arrow tables and AnnData. A covariance matrix goes in as
             ``Dataset.from_covariance(S, n_samples)``.
         y : ignored
             For scikit-learn's pipelines.
@@ -107,10 +111,14 @@ class Learner(BaseEstimator):
             ends it at once.
         """
         self._check_parameters()
-        data = as_dataset(X, memory_limit=self.memory_limit)
         before = self.__dict__.copy()
         try:
-            validate_data(self, _as_seen_by_sklearn(data), skip_check_array=True)
+            data = self._dataset(X)
+            validate_data(
+                self,
+                as_seen_by_sklearn(data.names if data.named else None, data.n_features),
+                skip_check_array=True,
+            )
             self._prepare()
             with interruptible() as interrupt:
                 torn = self._learn_from(data, interrupt)
@@ -137,8 +145,7 @@ class Learner(BaseEstimator):
                 run.status = "diverged"
             self._finish(run)
         finally:
-            run.gram.close()
-            run.gram.release()
+            run.close()
         return torn
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
@@ -157,12 +164,24 @@ class Learner(BaseEstimator):
             The mean over samples; constant columns of the training data are left out.
         """
         check_is_fitted(self)
+        require_scale(self.dag_.about, X)
         data = as_dataset(X)
-        validate_data(self, _as_seen_by_sklearn(data), reset=False, skip_check_array=True)
+        validate_data(
+            self,
+            as_seen_by_sklearn(data.names if data.named else None, data.n_features),
+            reset=False,
+            skip_check_array=True,
+        )
         if data.X is None:
             raise ParameterError("score needs samples. Got a covariance matrix instead.")
-        centred = data.X + (data.mean - self._mean)
+        centred = data.X + (data.mean - self.means_)
         return objective.log_likelihood(centred, self.weights_, self.noise_variances_)
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that sparse matrices are taken; inside they are dense."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     # -------------------------------------------------------------- inside
 
@@ -170,8 +189,14 @@ class Learner(BaseEstimator):
         """Refuse parameters outside of the table, before any work."""
         for name, allowed in self._parameters.items():
             given = getattr(self, name)
+            if name == "knowledge" and given is not None:
+                as_knowledge(given)  # which says what is wrong with it
             if not allowed.allows(given):
                 raise ParameterError(f"{name} must be {allowed}. Got {given!r} instead.")
+
+    def _dataset(self, X: Any) -> Dataset:
+        """Return the checked data to learn from."""
+        return as_dataset(X, memory_limit=self.memory_limit, copies=2, n_jobs=self.n_jobs)
 
     def _own_lambda1(self) -> float:
         """Return the lambda1 of equation (1)."""
@@ -211,16 +236,31 @@ class Learner(BaseEstimator):
 
     def _finish(self, run: Run) -> None:
         """Set the learnt attributes from the best graph of the run."""
-        self.dag_ = DAG(run.best_weights, names=run.data.names if run.data.named else None,
-                        order=run.best_order)  # fmt: skip
-        self.weights_ = self.dag_.weights
-        self.order_ = self.dag_.order
+        dag = DAG(run.best_weights, names=run.data.names if run.data.named else None,
+                  order=run.best_order)  # fmt: skip
+        self.weights_ = dag.weights
+        self.order_ = dag.order
         column_losses = objective.losses(run.gram, self.weights_)
         self.objective_ = float(
             column_losses.sum() + run.lambda1 * np.abs(self.weights_.data).sum()
         )
         self.noise_variances_ = objective.noise_variances(run.gram, column_losses)
+        self.means_ = run.data.mean
+        known = {"mean": self.means_, "noise_variance": self.noise_variances_}
+        if run.data.X is None and not self.means_.any():  # of a covariance matrix: not known
+            del known["mean"]
+        dag = dag.annotated(node_data=known, about=run.data.about)
+        self.dag_ = marked(dag, run.limits, self.knowledge)
         self.history_ = run.history()
         self.status_ = run.status
         self.n_iter_ = run.iteration
-        self._mean = run.data.mean
+
+
+def marked(dag: DAG, limits: Limits | None, knowledge: Any) -> DAG:
+    """Return the answer with what was known of it: which arcs were required, and all of it."""
+    if limits is None:
+        return dag
+    known = {"knowledge": as_knowledge(knowledge).to_dict()}
+    if not limits.required.nnz:
+        return dag.annotated(about=known)
+    return dag.annotated(about=known, arc_data={"required": limits.required})

@@ -13,10 +13,14 @@ the metric of D, where ``D_i W̃_ij²`` is twice what the arc gains: the heavies
 the order that promises most. It is searched from the present order, which a greedy order from
 nothing would forget. A step that does not pay is halved.
 
-The swaps. For a single move both sides are known better, with the regression fitted anew: what a
-column loses without a parent, and what it gains by one. Many moves are tried at once, and each is
-kept by what its columns really gained: the lasso is solved again for the columns whose allowed
-parents changed in a way that matters, and only for those.
+The swaps. Where no step pays, variables are inserted where a bound says that it pays, and arcs are
+turned round, many at once (:mod:`bigdag.search.arrangement`). Then single variables are inserted at
+their best place in the order, with the lassos of all columns that this touches solved again
+(:mod:`bigdag.search.best_insertion`), until a round over all variables finds no better place for
+any: no insertion, and so no swap of two neighbours, is left that lowers equation (1).
+
+The restarts. From the best order a few variables are put at random places, and the swaps begin
+again; what is lower in equation (1) is kept.
 """
 
 from __future__ import annotations
@@ -29,22 +33,24 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bigdag.compiled import kernel
 from bigdag.engine import lasso, objective
-from bigdag.engine.order import project, rank_of, sort_with
+from bigdag.engine.order import project, rank_of
 from bigdag.graph.acyclic import topological_order
 from bigdag.graph.feedback_arc_set import greedy_order, improve_order
 from bigdag.learners.base import Learner
 from bigdag.learners.parameters import Number
 from bigdag.learners.run import Run, State
+from bigdag.search.arrangement import Arrangement
+from bigdag.search.best_insertion import OrderedLasso
 
 __all__ = ["GD"]
 
 _HALVINGS = 4  # steps tried, each half as long, before the swaps
-_CAUTION = 0.8  # share of the estimated losses that a move has to make up for
-_SHARE = 0.1  # of what a move promises: arcs below it do not decide
 _LEAST_PENALTY = 1e-10  # on the correlation scale, as in the lasso
-_RIDGE = 1e-6  # added to correlations before they are inverted
+_WORTH = 1e-2  # of tol: the share of equation (1) that an insertion has to gain
+_LOOKS = 64  # variables that look for a better place between two notes in the history
+_SHAKEN = 5  # variables put at random places for a restart
+_RESTARTS = 5  # without gain, where there is no time limit
 
 
 class GD(Learner):
@@ -54,25 +60,33 @@ class GD(Learner):
     ----------
     lambda1 : float, default=0.1
         The weight of the L1 norm in equation (1).
+    n_restarts : int, optional
+        Restarts that together gain less than the share ``tol`` of equation (1), after which the fit
+        has converged; 0 ends it at the first order that no insertion improves. By default 5, and
+        with a time limit as many as fit into it.
     tol : float, default=1e-4
-        The fit has converged when gradient steps and swaps together lower equation (1) by a
-        smaller share.
+        The share of equation (1) that a gradient step has to gain, and the restarts together; an
+        insertion has to gain a hundredth of it.
     max_iter : int, optional
-        Gradient steps and rounds of swaps at the most.
+        Iterations at the most: gradient steps, rounds of insertions or reversals, and restarts.
     time_limit : float, optional
-        Seconds at the most; the fit ends with the best graph so far.
-    random_state : int or Generator, optional
-        Unused, as the method is deterministic; for the common interface.
+        Seconds at the most; the fit ends with the best graph so far. Unless ``n_restarts`` says
+        otherwise all of it is used, except where no graph at all can be better.
+    random_state : int, Generator or None, default=None
+        Seed of the restarts.
     callback : callable, optional
-        Called with a :class:`~bigdag.learners.base.State` after each iteration; True ends the fit.
+        Called with a :class:`~bigdag.learners.run.State` after each iteration; True ends the fit.
     warm_start_dag : DAG or matrix of shape (d, d), optional
-        Whose order to begin from; by default that of the lasso without acyclicity.
+        Whose order to begin from, for instance another learner's ``dag_``; by default that of the
+        lasso without acyclicity.
+    knowledge : Knowledge, optional
+        What is known beforehand, see :class:`~bigdag.knowledge.Knowledge`; kept exactly.
     n_jobs : int, optional
         Threads; all cores by default.
     memory_limit : float or str, optional
         Bytes, or text such as "4GB"; by default four fifths of the free memory.
     verbose : bool, default=False
-        Whether to log progress.
+        Whether to log progress; a notebook also shows a bar.
 
     Attributes
     ----------
@@ -85,10 +99,18 @@ class GD(Learner):
     objective_ : float
         Equation (1) of the answer.
     history_ : DataFrame
-        One row an iteration: phase ("fit", "order", "gradient" or "swap"), iteration, seconds,
-        objective, arcs.
+        One row an iteration: phase, iteration, seconds, objective, arcs. The phases are "fit" (the
+        lasso without acyclicity), "order" (the lasso on the first order), "gradient", "insertion"
+        (some variables have moved; at the end of the descent up to 64 have looked for their best
+        place), "reversal" (arcs turned round), "proof" (every variable has looked at every place,
+        and none has moved) and "restart", with the best equation (1) so far.
     status_ : str
-        One of converged, max_iter, time_limit, interrupted, diverged.
+        One of converged, max_iter, time_limit, interrupted, diverged. Converged means: moving one
+        variable to any other place of the order, all others staying, lowers equation (1) by no more
+        than the share ``0.01 * tol``, with the lasso solved anew, and the last ``n_restarts``
+        restarts have not lowered it by the share ``tol`` either. Or it is that of the lasso without
+        acyclicity, up to ``tol``, below which no graph is. A row "proof" of the history says that
+        the first of these holds for the graph of that moment, whatever ended the fit.
     n_iter_ : int
         The number of iterations.
     noise_variances_ : ndarray of shape (d,)
@@ -102,13 +124,14 @@ class GD(Learner):
     --------
     >>> from bigdag import GD, metrics, simulate
     >>> truth = simulate.random_dag(30, 1, rng=0)
-    >>> model = GD().fit(simulate.sample(truth, 1000, rng=1))
-    >>> metrics.average_precision(model.dag_, truth) > 0.8
+    >>> model = GD(random_state=0).fit(simulate.sample(truth, 1000, rng=1))
+    >>> metrics.average_precision(model.dag_, truth) > 0.95
     True
     """
 
     _parameters: ClassVar[dict[str, Any]] = {
         **Learner._parameters,
+        "n_restarts": Number(0, whole=True, none=True),
         "tol": Number(0, 1, above=True),
     }
 
@@ -116,65 +139,84 @@ class GD(Learner):
         self,
         lambda1: float = 0.1,
         *,
+        n_restarts: int | None = None,
         tol: float = 1e-4,
         max_iter: int | None = None,
         time_limit: float | None = None,
         random_state: Any = None,
         callback: Callable[[State], Any] | None = None,
         warm_start_dag: Any = None,
+        knowledge: Any = None,
         n_jobs: int | None = None,
         memory_limit: float | str | None = None,
         verbose: bool | int = False,
     ) -> None:
         self.lambda1 = lambda1
+        self.n_restarts = n_restarts
         self.tol = tol
         self.max_iter = max_iter
         self.time_limit = time_limit
         self.random_state = random_state
         self.callback = callback
         self.warm_start_dag = warm_start_dag
+        self.knowledge = knowledge
         self.n_jobs = n_jobs
         self.memory_limit = memory_limit
         self.verbose = verbose
 
     def _learn(self, run: Run) -> None:
-        weights = self._begin(run)
-        if weights is None:
+        free = None if run.warm_start is not None else self._fit_freely(run)
+        if run.status != "converged":
             return
+        weights = run.warm_start if free is None else free.weights
+        assert weights is not None
         order = topological_order(weights)
         if order is None:
-            order = greedy_order(weights)
+            order = greedy_order(weights, run.precedence)
+        order = run.possible(order)
         point = _Point(run, order, project(weights, order))
         if run.status != "converged" or point.note("order"):
             return
+        if free is None:
+            free = lasso.solve(run.gram, run.lambda1, limits=run.limits, stop=run.out_of_time)
+        proven = np.inf
         while True:
-            before = point.value
-            if not (self._descend(point) and self._swap(run, point)):
+            if run.status != "converged" or not self._descend(point):
                 return
-            if before - point.value <= self.tol * before:
+            if point.value > (1 - 0.5 * self.tol) * proven:  # no step was taken since the proof
+                break
+            moved = self._move_many(run, point)
+            if moved is None:
                 return
+            swaps = _Swaps(run, self.tol, moved, free)
+            if not swaps.complete or not swaps.exhaust():
+                return
+            proven = swaps.best.value
+            point = _Point(run, swaps.best.order, swaps.best.weights)
+        wanted = self.n_restarts
+        if wanted is None and self.time_limit is None:
+            wanted = _RESTARTS
+        swaps.restart(wanted)
 
     def _workspace(self, n: int, d: int, hold: bool) -> int:
-        return 4 * super()._workspace(n, d, hold)  # of the point, a trial and its moves
+        residuals = 0 if hold and n >= d else 8 * n * d  # of the moves
+        return 4 * super()._workspace(n, d, hold) + residuals  # the point, a trial and its moves
 
-    def _begin(self, run: Run) -> sp.csc_array | None:
-        """Return weights to take the first order from, or None if the fit has to stop."""
-        if run.warm_start is not None:
-            run.warm_start.sort_indices()  # so that the order of the given variables rounds nothing
-            return run.warm_start
-        fit = lasso.solve(run.gram, run.lambda1, stop=run.out_of_time)
-        order = greedy_order(fit.weights)
+    def _fit_freely(self, run: Run) -> lasso.LassoFit:
+        """Return the lasso without acyclicity, to take the first order from."""
+        fit = lasso.solve(run.gram, run.lambda1, limits=run.limits, stop=run.out_of_time)
+        order = greedy_order(fit.weights, run.precedence)
         run.offer(project(fit.weights, order), order)
         value = objective.value(run.gram, fit.weights, run.lambda1)
-        stopped = run.step("fit", value, fit.weights.nnz, lambda: fit.weights)
-        return None if stopped else fit.weights
+        run.step("fit", value, fit.weights.nnz, lambda: fit.weights)
+        return fit
 
     def _descend(self, point: _Point) -> bool:
         """Take gradient steps while they pay; False if the fit has to stop."""
         step, failures = 1.0, 0
         while failures < _HALVINGS:
             point.measure()
-            order = improve_order(point.step(step), point.order)
+            order = improve_order(point.step(step), point.order, precedence=point.run.precedence)
             trial = point.solve(order, point.affected(order), point.weights)
             if trial is None:
                 return False
@@ -187,22 +229,21 @@ class GD(Learner):
                 step, failures = 0.5 * step, failures + 1
         return True
 
-    def _swap(self, run: Run, point: _Point) -> bool:
-        """Move single variables while it pays; False if the fit has to stop."""
-        rounding = 1e-12 * float(run.gram.diag().sum())
-        least = 0.1 * self.tol * point.value + rounding
-        # A variable whose move has failed is left alone until a regression it is in changes.
-        blocked = np.zeros(run.gram.d, dtype=bool)
-        while moves := point.moves(least, blocked):
-            trial = point.try_moves(moves, least, blocked)
-            if run.status != "converged":
-                return False
-            if trial is not None:
-                point.accept(trial)
-                blocked[np.abs(trial.gained) > least] = False
-            if point.note("swap"):
-                return False
-        return True
+    def _move_many(self, run: Run, point: _Point) -> Arrangement | None:
+        """Make the moves that pay by a bound; None if the fit has to stop."""
+        moved = Arrangement(
+            run.gram, run.lambda1, point.order, start=point.weights, limits=run.limits,
+            stop=run.out_of_time,
+        )  # fmt: skip
+        if not moved.complete:
+            return None
+
+        def note(phase: str) -> bool:
+            weights = moved.weights
+            run.offer(weights, moved.order, moved.value)
+            return run.step(phase, moved.value, weights.nnz, lambda: weights)
+
+        return moved if moved.improve(note) and run.status == "converged" else None
 
 
 @dataclass(frozen=True)
@@ -219,36 +260,28 @@ class _Trial:
         return float(self.gained.sum())
 
 
-@dataclass(frozen=True)
-class _Move:
-    """A variable, its new place between two ranks, and the columns that decide on it."""
-
-    variable: int
-    place: float
-    columns: NDArray[np.int64]
-
-
 class _Point:
-    """An order, the lasso on it, and what each arc is worth.
+    """An order, the lasso on it, and where a gradient step from there leads.
 
-    ``steps`` and ``gains`` share one pattern, (d, d): the arcs of the lasso, all forward in the
-    order, and the arcs against the order that would lower equation (1). ``steps`` is the gradient
-    step with t = 1, scaled by the metric's root: ``sd_i W̃_ij``. ``gains`` is what equation (1)
-    loses without a forward arc or gains by a backward one, with the column's regression fitted
-    anew (least squares on its present parents).
+    ``steps`` (d, d) is the gradient step with t = 1, scaled by the metric's root: ``sd_i W̃_ij``.
+    It holds the arcs of the lasso, all forward in the order, and the arcs against the order that
+    would lower equation (1).
     """
 
     def __init__(self, run: Run, order: NDArray[np.int64], start: sp.csc_array) -> None:
         self.run, self.gram = run, run.gram
         self.root = np.sqrt(run.lambda1) * self.gram.inverse_sd  # the penalty of i, j, factored
-        fit = lasso.solve(self.gram, run.lambda1, order=order, start=start, stop=run.out_of_time)
+        fit = lasso.solve(
+            self.gram, run.lambda1, order=order, start=start, limits=run.limits,
+            stop=run.out_of_time,
+        )  # fmt: skip
         self.order, self.objective = order, fit.objective
         self.weights = project(fit.weights, order)
         run.offer(self.weights, order)
         self._stale = np.arange(self.gram.d)
-        nothing = np.empty(0, dtype=np.int64), np.empty(0), np.empty(0)
-        self._columns = [nothing] * self.gram.d  # members, steps, gains
-        self.steps = self.gains = sp.csc_array((self.gram.d, self.gram.d))
+        nothing = np.empty(0, dtype=np.int64), np.empty(0)
+        self._columns = [nothing] * self.gram.d  # members, steps
+        self.steps = sp.csc_array((self.gram.d, self.gram.d))
 
     @property
     def value(self) -> float:
@@ -258,71 +291,31 @@ class _Point:
         """Note the end of an iteration; True when the fit has to stop."""
         return self.run.step(phase, self.value, self.weights.nnz, lambda: self.weights)
 
-    # -------------------------------------------------------------- what the arcs are worth
+    # -------------------------------------------------------------- gradient steps
 
     def measure(self) -> None:
-        """Bring steps and gains up to date, for the columns that have changed."""
+        """Bring the steps up to date, for the columns that have changed."""
         gram, rank = self.gram, rank_of(self.order)
         B = objective.on_correlation_scale(gram, self.weights)
-        starts = B.indptr
         for block in gram.blocks(self._stale):
-            self._measure_block(block, [slice(starts[j], starts[j + 1]) for j in block], B, rank)
+            pieces = [slice(B.indptr[j], B.indptr[j + 1]) for j in block]
+            support = [B.indices[piece].astype(np.int64) for piece in pieces]
+            b = [B.data[piece] for piece in pieces]
+            indptr = np.concatenate([[0], np.cumsum([len(s) for s in support])]).astype(np.int64)
+            left = gram.residual_rows(block, indptr, np.concatenate(support), np.concatenate(b))
+            penalty = np.maximum(self.root * self.root[block][:, None], _LEAST_PENALTY)
+            over = np.abs(left) - penalty  # (k, d), what the soft threshold leaves of the gradient
+            over[rank <= rank[block][:, None]] = 0.0
+            if self.run.limits is not None:
+                over[~self.run.limits.parents(block)] = 0.0
+            for a, j in enumerate(block):
+                new = np.flatnonzero(over[a] > 0)
+                steps = np.concatenate([b[a], over[a, new]]) * gram.sd[j]
+                self._columns[j] = np.concatenate([support[a], new]), steps
         self._stale = self._stale[:0]
         indptr = np.concatenate([[0], np.cumsum([len(c[0]) for c in self._columns])])
-        members, steps, gains = (np.concatenate([c[k] for c in self._columns]) for k in range(3))
+        members, steps = (np.concatenate([c[k] for c in self._columns]) for k in range(2))
         self.steps = sp.csc_array((steps, members, indptr), shape=B.shape)
-        self.gains = sp.csc_array((gains, members, indptr), shape=B.shape)
-
-    def _measure_block(
-        self,
-        block: NDArray[np.int64],
-        pieces: list[slice],
-        B: sp.csc_array,
-        rank: NDArray[np.int64],
-    ) -> None:
-        """Set what the arcs of a block of columns are worth; ``pieces`` are theirs in B."""
-        gram = self.gram
-        support = [B.indices[p].astype(np.int64) for p in pieces]
-        b = [B.data[p] for p in pieces]
-        indptr = np.concatenate([[0], np.cumsum([len(s) for s in support])]).astype(np.int64)
-        left = gram.residual_rows(block, indptr, np.concatenate(support), np.concatenate(b))
-        penalty = np.maximum(self.root * self.root[block][:, None], _LEAST_PENALTY)
-        over = np.abs(left) - penalty  # (k, d), what the soft threshold leaves of the gradient
-        over[rank <= rank[block][:, None]] = 0.0
-
-        def work(first: int, last: int) -> None:
-            for a in range(first, last):
-                new = np.flatnonzero(over[a] > 0)
-                worth = self._worth(block[a], support[a], b[a], new, over[a, new])
-                self._columns[block[a]] = worth
-
-        gram.each(work, len(block))
-
-    def _worth(
-        self,
-        j: int,
-        support: NDArray[np.int64],
-        b: NDArray[np.float64],
-        new: NDArray[np.int64],
-        over: NDArray[np.float64],
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return column j's members, steps and gains: those of its parents, then the new arcs'."""
-        loss, gain = b**2, over**2
-        if len(support):
-            Q = self.gram.block(support, support)
-            Q[np.diag_indices(len(support))] += _RIDGE
-            inverse = np.linalg.inv(Q)
-            loss = loss / np.diag(inverse)
-            if len(new):
-                K = self.gram.block(support, new)
-                apart = 1 - np.einsum("ij,ij->j", K, inverse @ K)  # what is new in the new ones
-                gain = gain / np.maximum(apart, 1e-3)
-        sd = self.gram.sd[j]
-        return (
-            np.concatenate([support, new]),
-            np.concatenate([b, over]) * sd,
-            np.concatenate([loss, gain]) * (0.5 * sd**2),
-        )
 
     def step(self, t: float) -> sp.csc_array:
         """Return where a gradient step of length t leads, ``sd_i W̃_ij`` up to signs."""
@@ -354,7 +347,7 @@ class _Point:
         """Solve the lasso of some columns on another order; None if time is up before the end."""
         fit = lasso.solve(
             self.gram, self.run.lambda1, order=order, start=start, columns=columns,
-            stop=self.run.out_of_time,
+            limits=self.run.limits, stop=self.run.out_of_time,
         )  # fmt: skip
         if self.run.status != "converged":
             return None
@@ -369,97 +362,118 @@ class _Point:
         self._stale = np.union1d(self._stale, trial.columns)
         self.run.offer(self.weights, self.order, self.value)
 
-    def moves(self, least: float, blocked: NDArray[np.bool_]) -> list[_Move]:
-        """Return moves that promise more than ``least``, best first, none in another's way."""
-        self.measure()
-        into, rank = self.gains, rank_of(self.order)
-        out = into.tocsr()
-        gain, place = _best_places(
-            rank, out.indptr, out.indices, out.data, into.indptr, into.indices, into.data
-        )
-        gain[blocked] = 0.0
-        used = np.zeros(self.gram.d, dtype=bool)
-        moves = []
-        for v in np.argsort(-gain, kind="stable"):
-            if gain[v] <= least:
-                break
-            low, high = min(rank[v], place[v]), max(rank[v], place[v])
-            deciding = [np.array([v])]
-            for arcs in (out, into):
-                piece = slice(arcs.indptr[v], arcs.indptr[v + 1])
-                others = arcs.indices[piece]
-                passed = (low < rank[others]) & (rank[others] < high)
-                deciding.append(others[passed & (arcs.data[piece] > _SHARE * gain[v])])
-            if used[np.concatenate(deciding)].any():
-                continue
-            used[np.concatenate(deciding)] = True
-            moves.append(_Move(int(v), float(place[v]), np.concatenate(deciding[:2])))
-        return moves
 
-    def try_moves(
-        self, moves: list[_Move], least: float, blocked: NDArray[np.bool_]
-    ) -> _Trial | None:
-        """Return the lasso on the order after those moves that pay, or None; mark in ``blocked``.
+class _Swaps:
+    """Insertions and restarts from an order; ``best`` is the best by equation (1).
 
-        At first only the columns that decide are solved; those moves that do not pay there are
-        left out. What remains is solved in all affected columns, and has to lower equation (1).
-        """
-        while moves:
-            place = rank_of(self.order).astype(np.float64)
-            place[[m.variable for m in moves]] = [m.place for m in moves]
-            order = np.argsort(place, kind="stable")
-            columns = np.unique(np.concatenate([m.columns for m in moves]))
-            trial = self.solve(order, columns, self.weights)
-            if trial is None:
-                return None
-            gained = np.array([trial.gained[m.columns].sum() for m in moves])
-            pays = gained > 0.1 * least
-            blocked[[m.variable for m, good in zip(moves, pays) if not good]] = True
-            if pays.all():
-                trial = self.solve(order, self.affected(order), trial.weights)
-                if trial is None or trial.total > 0.1 * least:
-                    return trial
-                # Alone they pay, together they do not: go on with the better half.
-                pays = gained > np.median(gained)
-                blocked[[m.variable for m, good in zip(moves, pays) if not good]] = True
-            moves = [m for m, good in zip(moves, pays) if good]
-        return None
-
-
-@kernel
-def _best_places(rank, out_ptr, out_idx, out_gain, in_ptr, in_idx, in_gain):  # type: ignore[no-untyped-def]
-    """Return for each variable what its best move promises, and the place it goes to.
-
-    Passing a variable on the way turns the arcs between the two: one that went forward is lost,
-    one that went backward is won.
+    Parameters
+    ----------
+    run : Run
+        Where the answers and the iterations go.
+    tol : float
+        As of GD.
+    begin : Arrangement
+        Where to begin.
+    free : LassoFit
+        The lasso without acyclicity, below which no order is.
     """
-    d = len(rank)
-    best, place = np.zeros(d), np.zeros(d)
-    for v in range(d):
-        n_out, n_in = out_ptr[v + 1] - out_ptr[v], in_ptr[v + 1] - in_ptr[v]
-        at, gain = np.empty(n_out + n_in), np.empty(n_out + n_in)
-        for e in range(n_out):
-            at[e], gain[e] = rank[out_idx[out_ptr[v] + e]], out_gain[out_ptr[v] + e]
-            if at[e] > rank[v]:
-                gain[e] *= -_CAUTION
-        for e in range(n_in):
-            k = n_out + e
-            at[k], gain[k] = rank[in_idx[in_ptr[v] + e]], in_gain[in_ptr[v] + e]
-            if at[k] < rank[v]:
-                gain[k] *= -_CAUTION
-        by_rank = np.arange(n_out + n_in)
-        sort_with(at, by_rank, n_out + n_in)
-        split = 0
-        while split < len(at) and at[split] < rank[v]:
-            split += 1
-        for direction in (-1, 1):
-            total = 0.0
-            s = split - 1 if direction < 0 else split
-            while 0 <= s < len(at):
-                here = at[s]
-                while 0 <= s < len(at) and at[s] == here:
-                    total += gain[by_rank[s]]
-                    s += direction
-                if total > best[v]:
-                    best[v], place[v] = total, here + 0.5 * direction
-    return best, place
+
+    def __init__(self, run: Run, tol: float, begin: Arrangement, free: lasso.LassoFit) -> None:
+        self.run, self.tol = run, tol
+        self.bound = float(free.objective.sum())
+        floor = np.maximum(free.objective - free.gap, 0.0)
+        self.best = OrderedLasso(
+            run.gram, run.lambda1, begin.order, floor, start=begin.weights, limits=run.limits,
+            tol=max(_WORTH * tol, 1e-10), stop=run.out_of_time,
+        )  # fmt: skip
+        self.complete = self.best.complete and run.status == "converged"
+        self._rounding = 1e-12 * float(run.gram.diag().sum())
+
+    @property
+    def least(self) -> float:
+        """What an insertion has to gain: less is the tolerance of the lasso, or rounding."""
+        return _WORTH * self.tol * self.best.value + self._rounding
+
+    def _note(self, phase: str) -> bool:
+        """Offer the best, and note the end of an iteration; True when the fit has to stop."""
+        weights = self.best.weights
+        self.run.offer(weights, self.best.order, self.best.value)
+        return self.run.step(phase, self.best.value, weights.nnz, lambda: weights)
+
+    def _insert(
+        self, ordered: OrderedLasso, variables: NDArray[np.int64], waiting: NDArray[np.bool_]
+    ) -> bool:
+        """Put those of the variables that wait at their best places; tell whether any has moved.
+
+        Those whose regression changes by it wait for their turn again.
+        """
+        moved = False
+        for v in variables[waiting[variables]]:
+            found = ordered.best_insertion(int(v), self.least)
+            if self.run.status != "converged":
+                break
+            waiting[v] = False
+            if found is not None:
+                ordered.apply(found)
+                waiting[found.columns] = True
+                waiting[v] = False
+                moved = True
+        return moved
+
+    def exhaust(self) -> bool:
+        """Insert until no variable has a better place; False if the fit has to stop."""
+        best, run = self.best, self.run
+        moved = True
+        while moved:
+            # What a variable gains also depends on regressions that it is not in: only a round of
+            # all without a move is a proof.
+            waiting, moved = np.ones(run.gram.d, dtype=np.bool_), False
+            while waiting.any():
+                sweep = best.order[waiting[best.order]]
+                for a in range(0, len(sweep), _LOOKS):
+                    if self._insert(best, sweep[a : a + _LOOKS], waiting):
+                        moved = True
+                        if self._note("insertion"):
+                            return False
+                    if run.out_of_time():
+                        return False
+        return not self._note("proof")
+
+    def restart(self, wanted: int | None) -> None:
+        """Go on from random changes of the best order; None for as long as there is time."""
+        without, reference = 0, self.best.value
+        while wanted is None or without < wanted:
+            if self.best.value <= self.bound + self.tol * self.best.value:
+                return  # no order can be better
+            ended, tried = self._shaken()
+            without += 1
+            if tried.value < self.best.value - self.least:
+                self.best = tried
+                if ended or not self.exhaust():
+                    self.run.offer(tried.weights, tried.order, tried.value)
+                    return
+                if tried.value < (1 - self.tol) * reference:
+                    without, reference = 0, tried.value
+            if ended or self._note("restart"):
+                return
+
+    def _shaken(self) -> tuple[bool, OrderedLasso]:
+        """Put some variables at random places and insert from there.
+
+        Returns whether time was up before the end, and where it led.
+        """
+        d, rng = self.run.gram.d, self.run.rng
+        variables = rng.permutation(d)[:_SHAKEN]
+        places = rng.integers(d, size=len(variables))
+        tried, waiting = self.best.copy(), np.zeros(d, dtype=np.bool_)
+        for v, place in zip(variables, places):
+            found = tried.insertion(int(v), int(place))
+            if found is None:
+                return True, tried
+            tried.apply(found)
+            waiting[found.columns] = True
+        while waiting.any():
+            self._insert(tried, tried.order.copy(), waiting)
+            if self.run.out_of_time():
+                return True, tried
+        return False, tried

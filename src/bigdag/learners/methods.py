@@ -25,6 +25,15 @@ __all__ = ["METHODS", "Method", "find_method"]
 _PROCESS = 290 * 2**20  # the interpreter and the libraries that every fit loads
 _TORCH = 300 * 2**20  # torch beside them
 
+# What the command does to a table before any method sees it, by the parameters of AutoDAG.
+_OPTIONS_OF_FIT = {
+    "transformation": "--transform",
+    "missing": "--missing",
+    "adjust": "--adjust",
+    "batch": "--batch",
+    "duplicates": "--duplicates",
+}
+
 
 @dataclass(frozen=True)
 class Method:
@@ -49,7 +58,7 @@ class Method:
     Examples
     --------
     >>> METHODS["golem-nv"].estimator, dict(METHODS["golem-nv"].fixed)
-    ('GOLEM', {'noise': 'NV'})
+    ('GOLEM', {'variance': 'NV'})
     >>> METHODS["proximas"].build(lambda1=0.2).lambda1
     0.2
     """
@@ -66,7 +75,13 @@ class Method:
         """Whether the packages it needs are there."""
         return self.extra is None or find_spec(self.extra) is not None
 
-    def memory(self, n: int, d: int) -> int:
+    def needs(self, parameters: Mapping[str, Any]) -> str | None:
+        """Return the extra of bigdag that it needs with some parameters, if there is one."""
+        of_torch = {"engine": "dense", "solver": "soft_penalty"}
+        torch = any(parameters.get(name) == value for name, value in of_torch.items())
+        return "torch" if torch else self.extra
+
+    def memory(self, n: int, d: int, parameters: Mapping[str, Any] | None = None) -> int:
         """Return about the bytes that the process holds at the peak of a fit, all included.
 
         The correlations are counted as held; where they do not fit, most methods compute them on
@@ -74,10 +89,11 @@ class Method:
         """
         from bigdag.engine.gram import moments_memory
 
-        learner = self.build()
+        given = parameters or {}
+        learner = self.build(**given)
         hold = learner._hold(d, False) is not False
         table, moments = 8 * n * d, moments_memory(n, d, hold)
-        process = _PROCESS + (_TORCH if self.extra == "torch" else 0)
+        process = _PROCESS + (_TORCH if self.needs(given) == "torch" else 0)
         return process + table + moments + learner._workspace(n, d, hold)
 
     def parameters(self) -> tuple[str, ...]:
@@ -106,6 +122,8 @@ class Method:
 
     def _refusal(self, name: str) -> str:
         text = f"The method {self.word!r} has no parameter {name!r}."
+        if name in _OPTIONS_OF_FIT and name in self.fixed:
+            return f"{text} In bigdag fit, {_OPTIONS_OF_FIT[name]} says it."
         having = [other.word for other in METHODS.values() if name in other.parameters()]
         if having:
             return f"{text} Methods that have it: {', '.join(having)}."
@@ -123,11 +141,27 @@ def _rows() -> dict[str, Method]:
         fixed = MappingProxyType({"criterion": criterion})
         return Method(word, "OrderSearch", summary, units, fixed)
 
-    def golem(word: str, noise: str, summary: str) -> Method:
-        fixed = MappingProxyType({"noise": noise})
+    def golem(word: str, variance: str, summary: str) -> Method:
+        fixed = MappingProxyType({"variance": variance})
         return Method(word, "GOLEM", summary, True, fixed, "torch")
 
     rows = [
+        Method(
+            "auto",
+            "AutoDAG",
+            "the table prepared, and the search over orders that it bears",
+            True,
+            # The command prepares the table itself, by options of its own.
+            MappingProxyType(
+                {
+                    "transformation": "none",
+                    "missing": "error",
+                    "adjust": (),
+                    "batch": None,
+                    "duplicates": "keep",
+                }
+            ),
+        ),
         Method(
             "proximas",
             "ProxiMAS",
@@ -144,9 +178,14 @@ def _rows() -> dict[str, Method]:
         Method(
             "notears",
             "NOTEARS",
-            "least squares with a smooth penalty on cycles (Zheng et al.)",
+            "least squares under a smooth constraint on cycles (Zheng et al.)",
             True,
-            extra="torch",
+        ),
+        Method(
+            "dagma",
+            "DAGMA",
+            "least squares with a log-determinant on cycles (Bello et al.)",
+            True,
         ),
         golem("golem-ev", "EV", "likelihood with equal noise variances (Ng et al.)"),
         golem("golem-nv", "NV", "likelihood with free noise variances (Ng et al.)"),

@@ -28,16 +28,16 @@ from bigdag.engine import lasso, objective
 from bigdag.engine.order import project, rank_of
 from bigdag.graph.feedback_arc_set import greedy_order, greedy_order_dense
 from bigdag.learners.base import Learner
+from bigdag.learners.dense import Pace, check_dense
 from bigdag.learners.parameters import Number, OneOf
 from bigdag.learners.run import Run, State
 from bigdag.learners.torch_support import (
+    Convergence,
     Descent,
-    Pace,
-    Plateau,
     Residuals,
     TorchLearner,
-    check_dense,
     pick_device,
+    possible_arcs,
     to_sparse,
 )
 from bigdag.resources import memory_left
@@ -61,8 +61,11 @@ class OptiMAS(TorchLearner):
         The pull towards the last acyclic graph.
     optimizer : str or callable, default="Adam"
         An optimiser of ``torch.optim`` by name, or a function from parameters to an optimiser.
-    learning_rate : float, default=0.001
+    learning_rate : float, default=0.01
         Of an optimiser by name.
+    decays : int, default=2
+        How often the optimiser's learning rate is divided by ten: whenever the loss has settled. A
+        phase has converged when it has settled after the last time. 0 keeps the rate constant.
     start : {"lasso", "zeros"}, default="lasso"
         Where to begin: from the optimum without acyclicity, or from zeros with a fit by the
         optimiser. ``warm_start_dag`` takes the place of both.
@@ -72,9 +75,10 @@ class OptiMAS(TorchLearner):
     refit : bool, default=True
         Whether to end with one lasso on the best order, which can only lower equation (1).
         False gives the paper's answer.
-    tol : float, default=1e-4
-        A phase has converged when its objective has not fallen by this share within ``patience``
-        steps; also the relative duality gap of the lassos.
+    tol : float, default=1e-5
+        An objective has settled when it has fallen by this share of itself, or less, over the last
+        third of a phase's steps, and over ``patience`` of them at the least; also the relative
+        duality gap of the lassos.
     patience : int, default=100
         See ``tol``.
     acyclic_from : float, default=50/60
@@ -84,22 +88,24 @@ class OptiMAS(TorchLearner):
         The torch device; the CPU by default.
     dtype : {"auto", "float32", "float64"}, default="auto"
         float32 unless the variances are too far apart for it.
-    max_iter : int, default=1000
+    max_iter : int, default=10000
         Steps at the most.
     time_limit : float, optional
         Seconds at the most; the fit ends with the best graph so far.
     random_state : int or Generator, optional
         Unused, as the method is deterministic; for the common interface.
     callback : callable, optional
-        Called with a :class:`~bigdag.learners.base.State` after each step; True ends the fit.
+        Called with a :class:`~bigdag.learners.run.State` after each step; True ends the fit.
     warm_start_dag : DAG or matrix of shape (d, d), optional
         The weights that acyclicity begins from.
+    knowledge : Knowledge, optional
+        What is known beforehand, see :class:`~bigdag.knowledge.Knowledge`; kept exactly.
     n_jobs : int, optional
         Threads; all cores by default.
     memory_limit : float or str, optional
         Bytes, or text such as "4GB"; by default four fifths of the free memory.
     verbose : bool, default=False
-        Whether to log progress.
+        Whether to log progress; a notebook also shows a bar.
 
     Attributes
     ----------
@@ -151,20 +157,22 @@ class OptiMAS(TorchLearner):
         lambda2: float = 20.0,
         *,
         optimizer: str | Callable[[Any], Any] = "Adam",
-        learning_rate: float = 0.001,
+        learning_rate: float = 0.01,
+        decays: int = 2,
         start: str = "lasso",
         engine: str = "auto",
         refit: bool = True,
-        tol: float = 1e-4,
+        tol: float = 1e-5,
         patience: int = 100,
         acyclic_from: float = 50 / 60,
         device: str | None = None,
         dtype: str = "auto",
-        max_iter: int | None = 1000,
+        max_iter: int | None = 10_000,
         time_limit: float | None = None,
         random_state: Any = None,
         callback: Callable[[State], Any] | None = None,
         warm_start_dag: Any = None,
+        knowledge: Any = None,
         n_jobs: int | None = None,
         memory_limit: float | str | None = None,
         verbose: bool | int = False,
@@ -173,6 +181,7 @@ class OptiMAS(TorchLearner):
         self.lambda2 = lambda2
         self.optimizer = optimizer
         self.learning_rate = learning_rate
+        self.decays = decays
         self.start = start
         self.engine = engine
         self.refit = refit
@@ -186,6 +195,7 @@ class OptiMAS(TorchLearner):
         self.random_state = random_state
         self.callback = callback
         self.warm_start_dag = warm_start_dag
+        self.knowledge = knowledge
         self.n_jobs = n_jobs
         self.memory_limit = memory_limit
         self.verbose = verbose
@@ -202,7 +212,7 @@ class OptiMAS(TorchLearner):
             if from_lasso or not dense:
                 fit = self._lasso(run, from_lasso)
                 W, support = (fit, fit) if from_lasso else (W, abs(W) + abs(fit))
-            order = greedy_order(W)
+            order = greedy_order(W, run.precedence)
             run.offer(project(W, order), order)  # W_0, whatever the optimiser makes of it
             weights: _Dense | _Support
             if dense:
@@ -213,7 +223,7 @@ class OptiMAS(TorchLearner):
                 raise FloatingPointError(
                     f"the weights to begin from are beyond {weights.tensor.dtype}"
                 )
-            descent = self._descent(torch, weights.tensor, weights.equation_1)
+            descent = self._descent(torch, weights.tensor, weights.equation_1, weights.possible)
             going = run.status == "converged"
             if going and self.start == "zeros" and run.warm_start is None:
                 with _projected_if_interrupted(run, lambda: weights.sparse(weights.tensor)):
@@ -242,17 +252,21 @@ class OptiMAS(TorchLearner):
     def _lasso(self, run: Run, counts: bool) -> sp.csc_array:
         """Return the optimum without acyclicity, column by column; it may count as an iteration."""
         fit = lasso.solve(
-            run.gram, run.lambda1, tol=self.tol, stop=lambda: run.share_is_over(self.acyclic_from)
-        )
+            run.gram, run.lambda1, limits=run.limits, tol=self.tol,
+            stop=lambda: run.share_is_over(self.acyclic_from),
+        )  # fmt: skip
         if counts:
             value = objective.value(run.gram, fit.weights, run.lambda1)
             with _projected_if_interrupted(run, lambda: fit.weights):
                 run.step("fit", value, fit.weights.nnz, lambda: fit.weights)
         return fit.weights
 
+    def _convergence(self, descent: Descent) -> Convergence:
+        return Convergence(descent, self.tol, self.patience, self.decays)
+
     def _fit(self, run: Run, descent: Descent, weights: _Dense | _Support) -> bool:
         """Descend without acyclicity; return False if the run has to stop."""
-        plateau, unit = Plateau(self.tol, self.patience), weights.unit
+        convergence, unit = self._convergence(descent), weights.unit
         share = None if run.max_iter is None else self.acyclic_from * run.max_iter
         present = weights.tensor.detach()  # the same memory
         while not run.share_is_over(self.acyclic_from) and (share is None or run.iteration < share):
@@ -261,13 +275,14 @@ class OptiMAS(TorchLearner):
             arcs = weights.n_arcs(present)
             if run.step("fit", unit * value, arcs, lambda: weights.sparse(present)):
                 return False
-            if plateau.reached(value):
+            if convergence.reached(value):
                 break
+        convergence.undo_decays()
         return True
 
     def _mas(self, run: Run, descent: Descent, weights: _Dense | _Support, going: bool) -> None:
         """Step and project until the best objective stays level; project at least once."""
-        plateau, pace = Plateau(self.tol, self.patience), Pace(run, _ENDING)
+        convergence, pace = self._convergence(descent), Pace(run, _ENDING)
         present = weights.tensor.detach()  # W̃, in the same memory
 
         def acyclic() -> tuple[Any, float]:
@@ -293,15 +308,15 @@ class OptiMAS(TorchLearner):
             centre, value = acyclic()
             if run.step("mas", value, weights.n_arcs(centre), lambda: weights.sparse(present)):
                 return
-            if plateau.reached(min(value, plateau.best)):
+            if convergence.reached(value):
                 return
 
     def _refit(self, run: Run, fitted: sp.csc_array) -> None:
         """End with one lasso on the best order, warm from the fit; columns without time stay."""
         before, best = run.best_objective, run.best_weights
         fit = lasso.solve(
-            run.gram, run.lambda1, order=run.best_order, start=fitted, tol=self.tol,
-            stop=run.out_of_time,
+            run.gram, run.lambda1, order=run.best_order, start=fitted, limits=run.limits,
+            tol=self.tol, stop=run.out_of_time,
         )  # fmt: skip
         solved = np.isfinite(fit.gap).astype(np.float64)
         W = sp.csc_array(fit.weights @ sp.diags_array(solved) + best @ sp.diags_array(1 - solved))
@@ -321,7 +336,7 @@ def _projected_if_interrupted(run: Run, weights: Callable[[], sp.csc_array]) -> 
         yield
     except KeyboardInterrupt:
         W = weights()
-        order = greedy_order(W)
+        order = greedy_order(W, run.precedence)
         run.offer(project(W, order), order)
         raise
 
@@ -340,7 +355,7 @@ class _Dense:
         device = pick_device(torch, learner.device)
         dtype = learner._dtype(run, torch, _uses_data(run))
         self._torch = torch
-        self.unit = learner._unit(run, torch, dtype)
+        self.unit = learner._unit(run, dtype)
         self._lambda1 = run.lambda1 / self.unit
         self._residuals = Residuals(run, torch, device, dtype, self.unit)
         self.tensor = torch.as_tensor(W.toarray(order="C"), dtype=dtype, device=device)
@@ -348,11 +363,15 @@ class _Dense:
         # full matrix, but needs a list of all arcs.
         room = _HEAP_SHARE * memory_left(learner.memory_limit)
         self._heap = device.type == "cpu" and _HEAP_BYTES * run.gram.d**2 <= room
+        self._precedence = run.precedence
+        self.possible = possible_arcs(torch, run, dtype, device)
 
     def equation_1(self, W: Any) -> Any:
         return 0.5 * self._residuals(W).sum() + self._lambda1 * W.abs().sum()
 
     def order(self, W: Any) -> NDArray[np.int64]:
+        if self._precedence is not None:
+            return greedy_order(W.cpu().numpy(), self._precedence)
         order = greedy_order(W.numpy()) if self._heap else greedy_order_dense(W).cpu().numpy()
         return np.asarray(order)
 
@@ -377,9 +396,11 @@ class _Support:
         self, learner: OptiMAS, run: Run, torch: Any, W: sp.csc_array, support: sp.csc_array
     ) -> None:
         self._torch = torch
+        self._precedence = run.precedence
+        self.possible = None  # the support holds no other arcs
         device = pick_device(torch, learner.device)
         dtype = learner._dtype(run, torch, from_data=True)
-        self.unit = learner._unit(run, torch, dtype)
+        self.unit = learner._unit(run, dtype)
         self._lambda1 = run.lambda1 / self.unit
         support.sort_indices()
         self._indptr, self._rows = (a.astype(np.int64) for a in (support.indptr, support.indices))
@@ -398,7 +419,7 @@ class _Support:
         return 0.5 * self._function.apply(w) + self._lambda1 * w.abs().sum()
 
     def order(self, w: Any) -> NDArray[np.int64]:
-        return greedy_order(self.sparse(w))
+        return greedy_order(self.sparse(w), self._precedence)
 
     def project(self, w: Any, order: NDArray[np.int64]) -> Any:
         rank = rank_of(order)

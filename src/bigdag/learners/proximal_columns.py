@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from bigdag.compiled import kernel
 from bigdag.engine import objective
 from bigdag.engine.gram import Gram
-from bigdag.engine.lasso import Coefficients, new_workspace, typical_parents, violators
+from bigdag.engine.lasso import Coefficients, chance_parents, new_workspace, violators
+from bigdag.engine.limits import Limits
 from bigdag.engine.order import rank_of
 
 __all__ = ["ProximalColumns"]
@@ -24,6 +25,7 @@ __all__ = ["ProximalColumns"]
 _EXACT_STORE = 2**23  # correlations among members that are kept as they are: 64 MB
 _STORE = 9 * 2**24  # and that are kept at all, then in three bytes each: 450 MB. A loss is then
 # right to 1e-7 of a variance, which ranks iterates; the answer's own is computed anew.
+_TYPICAL_CANDIDATES = 40  # of a variable, where only those that correlate with it are
 _BYTES_OF_A_MEMBER = 330  # in the lists, copies and sparse arrays of a fit
 _UNIT = 2.0**-23  # of correlations in three bytes
 _AT_REST = 1e-7  # a column whose coefficients move less, on the correlation scale, rests
@@ -83,15 +85,28 @@ class _Terms(NamedTuple):
 def columns_memory(n: int, d: int, hold: bool) -> int:
     """Return about the bytes of the working sets, and of the correlations among their members.
 
+    The latter are kept only where there is room, and not at all where ``hold`` is False.
+
     Examples
     --------
     >>> columns_memory(1000, 500, True)
     6117120
     """
-    parents = typical_parents(n, d)
+    parents = chance_parents(n, d)
     pairs = int(0.57 * d * parents**2) if hold else 0
     store = 8 * pairs if pairs <= _EXACT_STORE else 3 * min(pairs, _STORE)
     return _BYTES_OF_A_MEMBER * d * parents + store
+
+
+def confined_memory(d: int) -> int:
+    """Return about the bytes of the working sets where only correlated variables are in them.
+
+    Examples
+    --------
+    >>> confined_memory(10000)
+    132000000
+    """
+    return _BYTES_OF_A_MEMBER * d * _TYPICAL_CANDIDATES
 
 
 class ProximalColumns:
@@ -110,8 +125,12 @@ class ProximalColumns:
         W: sp.csc_array,
         literal: bool,
         eager: bool = False,
+        mask: sp.csc_array | None = None,
+        limits: Limits | None = None,
     ) -> None:
+        self.limits = limits
         self.gram, self.lambda1, self.literal = gram, lambda1, literal
+        self.confined = mask is not None
         # Whether many arcs are missing: the sets then grow faster, and are looked at more often.
         self.eager = eager
         self.root = np.sqrt(lambda1) * gram.inverse_sd  # the penalty of i in column j, factored
@@ -123,6 +142,8 @@ class ProximalColumns:
         if literal:
             self.global_step = gram.diag() / (_largest_eigenvalue(gram) + lambda2)
         B = objective.on_correlation_scale(gram, W)
+        if mask is not None:  # all that may be a parent is in its set from the beginning
+            B = _with_candidates(B, mask)
         B.sort_indices()
         self._lay(B.indptr.astype(np.int64), B.indices.astype(np.int64), B.data.copy())
 
@@ -231,6 +252,9 @@ class ProximalColumns:
         An arc outside of its set has no weight and no pull; a step would move it if and only if
         its correlation with the column's residual exceeds the penalty.
         """
+        if self.confined:  # all that may come in is in
+            self.checked, self.check_at = True, self.age + self.wait
+            return
         gram = self.gram
         at = self.y if self.literal else self.b
         sizes = np.diff(self.indptr)
@@ -244,6 +268,8 @@ class ProximalColumns:
             indptr = self.indptr[block[0] : block[-1] + 2] - self.indptr[block[0]]
             sets = Coefficients(indptr, self.indices[piece], at[piece])
             left = gram.residual_rows(block, *sets)
+            if self.limits is not None:
+                left[~self.limits.parents(block)] = 0.0
             look = partial(
                 _look_around, left, block, gram.sd > 0, self.root, sets, most[block], keep[piece]
             )
@@ -263,6 +289,18 @@ class ProximalColumns:
         indptr = np.concatenate([[0], np.cumsum(np.bincount(columns, minlength=gram.d))])
         self._lay(indptr, rows[by], np.concatenate([self.b[keep], fresh])[by])
         self.y = y
+
+
+def _with_candidates(B: sp.csc_array, mask: sp.csc_array) -> sp.csc_array:
+    """Return weights with zeros stored at the candidates, and nothing outside of them."""
+    kept = sp.csc_array(B.multiply(mask))
+    rows = np.concatenate([mask.indices, kept.indices])
+    counts = [np.diff(part.indptr) for part in (mask, kept)]
+    columns = np.concatenate([np.repeat(np.arange(B.shape[1]), count) for count in counts])
+    data = np.concatenate([np.zeros(mask.nnz), kept.data])
+    both = sp.coo_array((data, (rows, columns)), shape=B.shape)
+    both.sum_duplicates()  # keeps zeros
+    return sp.csc_array(both)
 
 
 def _largest_eigenvalue(gram: Gram) -> float:

@@ -23,20 +23,22 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bigdag.engine import lasso, objective
+from bigdag.engine import lasso, objective, screening
 from bigdag.errors import ParameterError
 from bigdag.graph.feedback_arc_set import greedy_order, greedy_order_dense, improve_order
 from bigdag.learners import proximal_columns
 from bigdag.learners.base import Learner
+from bigdag.learners.dense import check_dense
 from bigdag.learners.parameters import Number, OneOf
 from bigdag.learners.proximal_columns import ProximalColumns
 from bigdag.learners.run import Run, State
-from bigdag.learners.torch_support import check_dense, load_torch, pick_device
+from bigdag.learners.torch_support import load_torch, pick_device
 
 __all__ = ["ProxiMAS"]
 
 _PATIENCE = 100  # steps without a relative gain in the objective, for the answer without refit
 _REFIT_AT = (10, 30, 100, 300, 1000, 3000)  # steps after which the order is tried by a refit
+_ALL_PREDECESSORS = 5000  # variables up to which any other may be a parent
 _GAIN = 1e-3  # the relative gain that is worth going on for
 
 
@@ -65,6 +67,11 @@ class ProxiMAS(Learner):
         equation (1). False gives the paper's answer.
     tol : float, default=1e-4
         The relative duality gap of the fit and the refit.
+    candidates : {"auto", "all", "correlated"}, default="auto"
+        Which variables may be parents of one: all others, or those whose correlation with it
+        exceeds 4/√n, 200 at the most. "auto": all up to 5,000 variables, beyond that the correlated
+        ones, unless most variables have very many. With the paper's steps and the dense engine
+        always all.
     acyclic_from : float, default=50/60
         The share of ``time_limit``, or in the dense engine of ``max_iter``, after which
         acyclicity is enforced even if the fit has not converged.
@@ -77,15 +84,17 @@ class ProxiMAS(Learner):
     random_state : int or Generator, optional
         Unused, as the method is deterministic; for the common interface.
     callback : callable, optional
-        Called with a :class:`~bigdag.learners.base.State` after each step; True ends the fit.
+        Called with a :class:`~bigdag.learners.run.State` after each step; True ends the fit.
     warm_start_dag : DAG or matrix of shape (d, d), optional
         Where the fit begins.
+    knowledge : Knowledge, optional
+        What is known beforehand, see :class:`~bigdag.knowledge.Knowledge`; kept exactly.
     n_jobs : int, optional
         Threads; all cores by default.
     memory_limit : float or str, optional
         Bytes, or text such as "4GB"; by default four fifths of the free memory.
     verbose : bool, default=False
-        Whether to log progress.
+        Whether to log progress; a notebook also shows a bar.
 
     Attributes
     ----------
@@ -132,6 +141,7 @@ class ProxiMAS(Learner):
         "refit": OneOf(True, False),
         "tol": Number(0, 1, above=True),
         "acyclic_from": Number(0, 1),
+        "candidates": OneOf("auto", "all", "correlated"),
     }
 
     def __init__(
@@ -146,12 +156,14 @@ class ProxiMAS(Learner):
         refit: bool = True,
         tol: float = 1e-4,
         acyclic_from: float = 50 / 60,
+        candidates: str = "auto",
         device: str | None = None,
         max_iter: int | None = 500,
         time_limit: float | None = None,
         random_state: Any = None,
         callback: Callable[[State], Any] | None = None,
         warm_start_dag: Any = None,
+        knowledge: Any = None,
         n_jobs: int | None = None,
         memory_limit: float | str | None = None,
         verbose: bool | int = False,
@@ -165,12 +177,14 @@ class ProxiMAS(Learner):
         self.refit = refit
         self.tol = tol
         self.acyclic_from = acyclic_from
+        self.candidates = candidates
         self.device = device
         self.max_iter = max_iter
         self.time_limit = time_limit
         self.random_state = random_state
         self.callback = callback
         self.warm_start_dag = warm_start_dag
+        self.knowledge = knowledge
         self.n_jobs = n_jobs
         self.memory_limit = memory_limit
         self.verbose = verbose
@@ -183,10 +197,28 @@ class ProxiMAS(Learner):
                 f"Got {self.device!r} instead: use engine='dense'."
             )
 
+    def _confined(self, d: int) -> bool:
+        """Tell whether only correlated variables may be parents."""
+        if self.engine == "dense" or self.steps == "global":
+            return False
+        if self.candidates == "auto":
+            return d > _ALL_PREDECESSORS
+        return self.candidates == "correlated"
+
+    def _hold(self, d: int, only_moments: bool) -> bool | None:
+        return only_moments if self._confined(d) else None  # each column reads few correlations
+
     def _workspace(self, n: int, d: int, hold: bool) -> int:
         if self.engine == "dense":
             return 7 * 8 * d * d
+        if self._confined(d):
+            return proximal_columns.confined_memory(d)
         return proximal_columns.columns_memory(n, d, hold)
+
+    def _least_workspace(self, n: int, d: int, hold: bool) -> int:
+        if self.engine == "dense" or self._confined(d):
+            return self._workspace(n, d, hold)
+        return proximal_columns.columns_memory(n, d, hold=False)
 
     def _learn(self, run: Run) -> None:
         self.refit_gain_ = 0.0
@@ -195,39 +227,44 @@ class ProxiMAS(Learner):
         if self.start == "auto" and not held and run.status == "converged":
             walk(run, False)
 
-    def _order(self, W: sp.csc_array) -> NDArray[np.int64]:
-        order = greedy_order(W)
-        return improve_order(W, order) if self.improve else order
+    def _order(self, run: Run, W: sp.csc_array) -> NDArray[np.int64]:
+        order = greedy_order(W, run.precedence)
+        return improve_order(W, order, precedence=run.precedence) if self.improve else order
 
     # -------------------------------------------------------------- the sparse engine
 
     def _sparse(self, run: Run, fit_first: bool) -> bool:
         """Fit by column lassos, then step and project; return whether the pull has held."""
+        mask = None
+        if self._confined(run.gram.d):
+            among = None if run.limits is None else run.limits.causes
+            _, mask = screening.candidates(run.gram, self.candidates == "correlated", among)
+            mask = mask if run.limits is None else run.limits.mask(mask)
         W = run.warm_start if run.warm_start is not None else sp.csc_array((run.gram.d, run.gram.d))
         if fit_first:
             fit = lasso.solve(
-                run.gram, run.lambda1, start=W, tol=self.tol,
+                run.gram, run.lambda1, start=W, limits=run.limits, tol=self.tol, mask=mask,
                 stop=lambda: run.share_is_over(self.acyclic_from),
             )  # fmt: skip
             W = fit.weights
-            order = self._order(W)
+            order = self._order(run, W)
             run.offer(W, order)
             value = objective.value(run.gram, W, run.lambda1)
             if run.step("fit", value, W.nnz, lambda: W):
                 return True
         columns = ProximalColumns(
             run.gram, run.lambda1, self.lambda2, W, self.steps == "global",
-            eager=not fit_first,
+            eager=not fit_first, limits=run.limits, mask=mask,
         )  # fmt: skip
         if not fit_first:
             columns.grow()
-        order = self._order(W)
-        walked = _Walk(self, run, fit_first)
+        order = self._order(run, W)
+        walked = _Walk(self, run, fit_first, mask)
         for k in range(1, 10**9):
             value = columns.step(order)
             if walked.is_over(k, value, order, columns.n_acyclic, columns.acyclic, columns.weights):
                 break
-            order = self._order(columns.weights())
+            order = self._order(run, columns.weights())
             still = columns.at_rest(order)
             if columns.due(k, still):
                 columns.grow()
@@ -258,10 +295,13 @@ class ProxiMAS(Learner):
             loss = 0.5 * (S.diagonal().sum() - (W * (2 * S - S @ W)).sum())
             return float(loss + run.lambda1 * W.abs().sum())
 
+        possible = None
+        if run.limits is not None:
+            possible = torch.as_tensor(run.limits.all_pairs(), dtype=dtype, device=device)
         curvature = float(torch.linalg.matrix_norm(S, 2))
         Y, t, last = W, 1.0, np.inf
         while fit_first and not self._fit_is_over(run):
-            W, Y, t = fista_step(S, W, Y, t, None, curvature or 1.0, run.lambda1, 0.0)
+            W, Y, t = fista_step(S, W, Y, t, None, curvature or 1.0, run.lambda1, 0.0, possible)
             now = value(W)
             if run.step("fit", now, int((W != 0).sum()), partial(sparse, W)):
                 break
@@ -271,9 +311,10 @@ class ProxiMAS(Learner):
         Y, t = W, 1.0
         walked = _Walk(self, run, fit_first)
         for k in range(1, 10**9):
-            taken = greedy_order_dense(W)
-            if self.improve:
-                taken = torch.as_tensor(self._order(sparse(W)), device=device)
+            if self.improve or run.limits is not None:
+                taken = torch.as_tensor(self._order(run, sparse(W)), device=device)
+            else:
+                taken = greedy_order_dense(W)
             rank = torch.empty_like(taken)
             rank[taken] = torch.arange(run.gram.d, device=device)
             acyclic = torch.where(rank[:, None] < rank, W, 0.0)
@@ -281,7 +322,7 @@ class ProxiMAS(Learner):
             if walked.is_over(k, now, order, arcs, partial(sparse, acyclic), partial(sparse, W)):
                 break
             L = curvature + self.lambda2 or 1.0
-            W, Y, t = fista_step(S, W, Y, t, acyclic, L, run.lambda1, self.lambda2)
+            W, Y, t = fista_step(S, W, Y, t, acyclic, L, run.lambda1, self.lambda2, possible)
         return walked.held
 
     def _fit_is_over(self, run: Run) -> bool:
@@ -300,8 +341,10 @@ class _Walk:
     zero begins where the pull is strong.
     """
 
-    def __init__(self, learner: ProxiMAS, run: Run, fit_first: bool) -> None:
-        self.learner, self.run, self.fit_first = learner, run, fit_first
+    def __init__(
+        self, learner: ProxiMAS, run: Run, fit_first: bool, mask: sp.csc_array | None = None
+    ) -> None:
+        self.learner, self.run, self.fit_first, self.mask = learner, run, fit_first, mask
         self.best, self.best_at = np.inf, 0
         self.best_order = self.order = np.arange(run.gram.d)
         self.refitted = np.inf
@@ -356,8 +399,8 @@ class _Walk:
         run = self.run
         before = run.best_objective
         fit = lasso.solve(
-            run.gram, run.lambda1, order=order, start=run.best_weights, tol=self.learner.tol,
-            stop=run.out_of_time,
+            run.gram, run.lambda1, order=order, start=run.best_weights, limits=run.limits,
+            tol=self.learner.tol, mask=self.mask, stop=run.out_of_time,
         )  # fmt: skip
         value = objective.value(run.gram, fit.weights, run.lambda1)
         run.offer(fit.weights, order, value)
@@ -369,14 +412,27 @@ class _Walk:
 
 
 def fista_step(
-    S: Any, W: Any, Y: Any, t: float, centre: Any, L: float, lambda1: float, lambda2: float
+    S: Any,
+    W: Any,
+    Y: Any,
+    t: float,
+    centre: Any,
+    L: float,
+    lambda1: float,
+    lambda2: float,
+    possible: Any = None,
 ) -> tuple[Any, Any, float]:
-    """Return W̃_k, the next momentum point and the next t: one FISTA step on φ_k, diagonal zero."""
+    """Return W̃_k, the next momentum point and the next t: one FISTA step on φ_k, diagonal zero.
+
+    Arcs that are not possible, where ``possible`` (d, d) is zero, stay zero too.
+    """
     gradient = S @ Y - S
     if centre is not None:
         gradient += lambda2 * (Y - centre)
     new = Y - gradient / L
     new = new.sign() * (new.abs() - lambda1 / L).clamp(min=0)
     new.fill_diagonal_(0)
+    if possible is not None:
+        new = new * possible
     t_next = (1 + (1 + 4 * t * t) ** 0.5) / 2
     return new, new + ((t - 1) / t_next) * (new - W), t_next

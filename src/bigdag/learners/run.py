@@ -1,7 +1,8 @@
 """One fit under way: its data, its clock, its history, and the best acyclic graph so far.
 
 What is offered to a run comes with its order, and only arcs that agree with the order are taken: no
-method can answer with a cycle.
+method can answer with a cycle. Nor can it answer against what is known beforehand: arcs that are
+not possible are left out here, and required ones are put in.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ from bigdag.engine.gram import Gram
 from bigdag.engine.order import project
 from bigdag.graph.acyclic import topological_order
 from bigdag.interrupts import Interrupt
+from bigdag.knowledge import limits_of
+from bigdag.notebook import NotebookBar, in_notebook
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigdag.data.dataset import Dataset
+    from bigdag.engine.limits import Precedence
     from bigdag.learners.base import Learner
 
 __all__ = ["Run", "State", "Status"]
@@ -102,9 +106,13 @@ class Run:
         self.rng = _stream(learner.random_state)
         self._callback = learner.callback
         self._verbose = bool(learner.verbose)
+        self._bar = NotebookBar() if self._verbose and in_notebook() else None
         self._rows: list[tuple[str, int, float, float, int]] = []
         self._last_log = -math.inf
         self.warm_start = learner._start_weights(data, learner.warm_start_dag)  # refused early
+        self.limits = limits_of(learner.knowledge, data)
+        if self.limits is not None and self.warm_start is not None:
+            self.warm_start = self.limits.confined(self.warm_start)
         self.gram = Gram(
             data,
             memory_limit=learner.memory_limit,
@@ -116,7 +124,9 @@ class Run:
         self._best = sp.csc_array((self.gram.d, self.gram.d))
         self.best_order = np.arange(self.gram.d)
         self.best_objective = 0.5 * float(self.gram.diag().sum())
-        self._record("start", self.best_objective, 0)
+        if self.limits is not None:
+            self.answer_with(self._best, self.best_order)
+        self._record("start", self.best_objective, self._best.nnz)
         if (
             self.warm_start is not None
             and (order := topological_order(self.warm_start)) is not None
@@ -152,6 +162,24 @@ class Run:
             self._best = project(self._best(), self.best_order)
         return self._best
 
+    @property
+    def precedence(self) -> Precedence | None:
+        """Who has to come before whom, where anything is known of it."""
+        return None if self.limits is None else self.limits.precedence
+
+    def possible(self, order: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return an order for a search to begin from: as it is, or as what is known has it."""
+        return order if self.limits is None else self.limits.extended(order)
+
+    def _known(
+        self, weights: sp.csc_array | Callable[[], sp.csc_array], order: NDArray[np.int64]
+    ) -> tuple[sp.csc_array, NDArray[np.int64]]:
+        """Return the graph nearest to another that keeps what is known, and its order."""
+        assert self.limits is not None
+        order = self.limits.agreeing(order)
+        possible = self.limits.kept(weights() if callable(weights) else weights, order)
+        return self.limits.completed(self.gram, possible), order
+
     def offer(
         self,
         weights: sp.csc_array | Callable[[], sp.csc_array],
@@ -170,7 +198,12 @@ class Run:
         value : float, optional
             Equation (1) of the weights, where it is known.
         """
-        if not callable(weights):
+        if self.limits is not None:
+            if value is not None and not value < self.best_objective:
+                return False
+            weights, order = self._known(weights, order)
+            value = None
+        elif not callable(weights):
             forward = project(weights, order)
             if forward.nnz < weights.nnz:
                 value = None  # it was that of another graph
@@ -185,7 +218,10 @@ class Run:
 
     def answer_with(self, weights: sp.csc_array, order: NDArray[np.int64]) -> None:
         """Take the arcs that agree with an order as the answer, whatever their equation (1)."""
-        self._best, self.best_order = project(weights, order), order
+        if self.limits is None:
+            self._best, self.best_order = project(weights, order), order
+        else:
+            self._best, self.best_order = self._known(weights, order)
         self.best_objective = objective.value(self.gram, self._best, self.lambda1)
 
     def step(
@@ -202,12 +238,14 @@ class Run:
         self._record(phase, value, arcs)
         if not math.isfinite(value):
             raise FloatingPointError(f"equation (1) is {value} in phase {phase}")
-        if self._callback is not None:
+        if self._callback is not None or self._bar is not None:
             state = State(
                 phase, self.iteration, self.seconds, value, arcs, self.best_objective,
                 self.time_limit, self.max_iter, weights, lambda: self.best_weights.copy(),
             )  # fmt: skip
-            if self._callback(state):
+            if self._bar is not None:
+                self._bar(state)
+            if self._callback is not None and self._callback(state):
                 self.status = "interrupted"
                 return True
         if self.out_of_time():
@@ -216,6 +254,13 @@ class Run:
             self.status = "max_iter"
             return True
         return False
+
+    def close(self) -> None:
+        """End what was shown of it, and let go of the table's second moments."""
+        if self._bar is not None:
+            self._bar.close(self.status)
+        self.gram.close()
+        self.gram.release()
 
     def _record(self, phase: str, value: float, arcs: int) -> None:
         self._rows.append((phase, self.iteration, self.seconds, value, arcs))

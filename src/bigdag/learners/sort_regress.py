@@ -46,15 +46,17 @@ class SortRegress(Learner):
     random_state : int or Generator, optional
         The seed of the random order.
     callback : callable, optional
-        Called with a :class:`~bigdag.learners.base.State` after each step; True ends the fit.
+        Called with a :class:`~bigdag.learners.run.State` after each step; True ends the fit.
     warm_start_dag : DAG or matrix of shape (d, d), optional
         Where the lasso begins; its order is not used.
+    knowledge : Knowledge, optional
+        What is known beforehand, see :class:`~bigdag.knowledge.Knowledge`; kept exactly.
     n_jobs : int, optional
         Threads; all cores by default.
     memory_limit : float or str, optional
         Bytes, or text such as "4GB"; by default four fifths of the free memory.
     verbose : bool, default=False
-        Whether to log progress.
+        Whether to log progress; a notebook also shows a bar.
 
     Attributes
     ----------
@@ -101,6 +103,7 @@ class SortRegress(Learner):
         random_state: Any = None,
         callback: Callable[[State], Any] | None = None,
         warm_start_dag: Any = None,
+        knowledge: Any = None,
         n_jobs: int | None = None,
         memory_limit: float | str | None = None,
         verbose: bool | int = False,
@@ -113,6 +116,7 @@ class SortRegress(Learner):
         self.random_state = random_state
         self.callback = callback
         self.warm_start_dag = warm_start_dag
+        self.knowledge = knowledge
         self.n_jobs = n_jobs
         self.memory_limit = memory_limit
         self.verbose = verbose
@@ -134,16 +138,23 @@ class SortRegress(Learner):
         start = empty if run.warm_start is None else run.warm_start
         start.sort_indices()  # so that the order of the variables in a file changes no rounding
         if self.order == "lasso_mas":
-            free = lasso.solve(gram, run.lambda1, start=start, tol=self.tol, stop=run.out_of_time)
+            free = lasso.solve(gram, run.lambda1, start=start, limits=run.limits,
+                               tol=self.tol, stop=run.out_of_time)  # fmt: skip
             start = free.weights
             value = objective.value(gram, start, run.lambda1)
-        order = self._sorted(run, start)
+        order = run.possible(self._sorted(run, start))
         # From here on the answer is on this order, also where a given graph was better.
         run.answer_with(start, order)
         if self.order == "lasso_mas" and run.step("fit", value, start.nnz, lambda: free.weights):
             return
         fit = lasso.solve(
-            gram, run.lambda1, order=order, start=start, tol=self.tol, stop=run.out_of_time
+            gram,
+            run.lambda1,
+            order=order,
+            start=start,
+            limits=run.limits,
+            tol=self.tol,
+            stop=run.out_of_time,
         )
         run.answer_with(fit.weights, order)
         run.step("lasso", run.best_objective, fit.weights.nnz, lambda: fit.weights)
@@ -158,4 +169,4 @@ class SortRegress(Learner):
             return orders.r2_order(run.gram)
         if self.order == "random":
             return orders.random_order(run.gram.d, run.rng)
-        return greedy_order(weights)
+        return greedy_order(weights, run.precedence)

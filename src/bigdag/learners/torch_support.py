@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -13,31 +12,29 @@ import scipy.sparse as sp
 
 from bigdag.errors import MemoryLimitError, ParameterError, missing_extra
 from bigdag.learners.base import Learner
+from bigdag.learners.convergence import Settled
+from bigdag.learners.dense import SMALL, arcs_of, unit_of_variances
 from bigdag.learners.parameters import Checked, Number, OneOf
 from bigdag.learners.run import Run
-from bigdag.resources import SharedLimit, format_bytes, memory_left
+from bigdag.resources import SharedLimit
 
 __all__ = [
+    "Convergence",
     "Descent",
-    "Pace",
-    "Plateau",
     "Residuals",
     "TorchLearner",
-    "check_dense",
     "load_torch",
     "pick_device",
+    "possible_arcs",
+    "precision_of",
     "to_sparse",
-    "unit_of_variances",
 ]
 
-_TINY = 1e-8  # weights below this share of the largest are rounding, and not arcs
 # Beyond this ratio of variances float32 loses a residual to the rounding of what it is a difference
 # of: second moments for a loss from S, values for a loss from X.
 _WIDE_S, _WIDE_X = 1e4, 1e8
-_SMALL = 256  # variables: up to here threads cost more than they give
 _LARGE = 1e12  # beyond this, or below its inverse, squares of gradients near the ends of float32
-_FAINT = 1e-4  # gradients far below this vanish beside the 1e-8 that Adam and its kind add to them
-_GRACE = 0.1  # seconds after the deadline in which a step may still end
+_DECAY = 10.0  # what a learning rate is divided by when the loss has settled
 
 
 def load_torch(purpose: str) -> Any:
@@ -53,6 +50,18 @@ def load_torch(purpose: str) -> Any:
     except ImportError:
         raise missing_extra("torch", "torch", purpose) from None
     return torch
+
+
+def precision_of(dtype: Any) -> str:
+    """Return the name of a torch dtype.
+
+    Examples
+    --------
+    >>> import torch
+    >>> precision_of(torch.float32)
+    'float32'
+    """
+    return str(dtype).removeprefix("torch.")
 
 
 def pick_device(torch: Any, device: str | None) -> Any:
@@ -82,21 +91,22 @@ def pick_device(torch: Any, device: str | None) -> Any:
     return chosen
 
 
-def check_dense(d: int, matrices: float, itemsize: int, memory_limit: float | str | None) -> None:
-    """Refuse before any work what needs more dense (d, d) matrices than fit.
+def possible_arcs(torch: Any, run: Run, dtype: Any, device: Any) -> Any:
+    """Return one where an arc is possible and zero elsewhere (d, d), or None where all are.
 
     Examples
     --------
-    >>> check_dense(100, 6, 4, None)
+    >>> import torch
+    >>> from bigdag.data.dataset import as_dataset
+    >>> from bigdag.learners.notears import NOTEARS
+    >>> known = NOTEARS(knowledge={"root_nodes": ["x0"]})
+    >>> run = Run(known, as_dataset([[-1.0, 2.0], [0.0, 0.0], [1.0, -2.0]]))
+    >>> possible_arcs(torch, run, torch.float64, "cpu").tolist()
+    [[0.0, 1.0], [0.0, 0.0]]
     """
-    need, left = matrices * d * d * itemsize, memory_left(memory_limit)
-    if need > left:
-        raise MemoryLimitError(
-            f"Dense matrices for {d} variables need {format_bytes(need)} of memory, and "
-            f"{format_bytes(left)} may still be used: at most "
-            f"{int((left / matrices / itemsize) ** 0.5)} variables fit. Use a sparse method such "
-            "as ProxiMAS, raise memory_limit, or run it where there is more memory."
-        )
+    if run.limits is None:
+        return None
+    return torch.as_tensor(run.limits.all_pairs(), dtype=dtype, device=device)
 
 
 def to_sparse(W: Any) -> sp.csc_array:
@@ -109,12 +119,7 @@ def to_sparse(W: Any) -> sp.csc_array:
     array([[0., 2.],
            [0., 0.]])
     """
-    dense = W.detach().cpu().numpy()
-    size = np.abs(dense)
-    keep = (size > _TINY * size.max(initial=0.0)).T  # by columns
-    indptr = np.concatenate([[0], np.cumsum(keep.sum(axis=1))])
-    indices = np.flatnonzero(keep) % max(1, len(dense))
-    return sp.csc_array((dense.T[keep].astype(np.float64), indices, indptr), shape=dense.shape)
+    return arcs_of(W.detach().cpu().numpy())
 
 
 # ------------------------------------------------------------------ the loss
@@ -202,43 +207,6 @@ def _from_moments(torch: Any) -> Any:
     return FromMoments
 
 
-def unit_of_variances(run: Run, torch: Any, dtype: Any, penalty: float, idle: float) -> float:
-    """Return what to divide variances by, a power of four, so that squares of gradients exist.
-
-    That is one unless the largest of the variances and the loss' L1 penalty, which gradients are as
-    large as, is so large or small that their squares would overflow or vanish. A column whose
-    covariances are all below ``idle`` has no arcs, and its scale does not matter.
-
-    Raises
-    ------
-    FloatingPointError
-        If there is no such unit, as the variances are too far apart.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from bigdag.data.dataset import as_dataset
-    >>> from bigdag.learners.notears import NOTEARS
-    >>> run = Run(NOTEARS(), as_dataset([[-1e99, 2e99], [0.0, 0.0], [1e99, -2e99]]))
-    >>> f"{unit_of_variances(run, torch, torch.float64, 0.1, 0.1):.1e}"
-    '4.8e+198'
-    """
-    sd = run.gram.sd
-    largest = float(sd.max(initial=0.0))
-    busy = sd[(sd > 0) & (sd * largest > idle)]
-    info, name = torch.finfo(dtype), str(dtype).removeprefix("torch.")
-    if len(busy) and largest / float(busy.min()) > info.tiny**-0.25:
-        raise FloatingPointError(
-            f"the columns' standard deviations run from {busy.min():.1g} to {largest:.1g}, and "
-            f"squares of gradients that far apart vanish in {name}. Divide each column by its "
-            "standard deviation" + (", or use dtype='float64'" if name == "float32" else "")
-        )
-    size = max(largest**2, penalty)
-    if size == 0 or _FAINT <= size <= info.max ** (1 / 3):
-        return 1.0
-    return math.ldexp(1.0, 2 * (math.frexp(size)[1] // 2))
-
-
 # ------------------------------------------------------------------ the optimiser
 
 
@@ -257,6 +225,8 @@ class Descent:
         A class of ``torch.optim`` by name, or a function from parameters to an optimiser.
     learning_rate : float
         For an optimiser by name.
+    possible : torch.Tensor, optional
+        Zero where the tensor keeps its value.
 
     Examples
     --------
@@ -275,8 +245,10 @@ class Descent:
         loss: Callable[[Any], Any],
         optimizer: str | Callable[[Any], Any],
         learning_rate: float,
+        possible: Any = None,
     ) -> None:
         self._torch = torch
+        self._possible = possible
         self.tensor = tensor.requires_grad_()
         self.loss = loss
         self._at: Any = None  # the loss of the tensor as it is, when known
@@ -313,6 +285,8 @@ class Descent:
             gradient = self.tensor.grad
             if gradient.dim() == 2:
                 gradient.fill_diagonal_(0)
+                if self._possible is not None:
+                    gradient.mul_(self._possible)
             loss = loss.detach()
             if not math.isfinite(float(loss)):
                 raise FloatingPointError(f"the loss is {float(loss)}")
@@ -329,7 +303,7 @@ class Descent:
         if not math.isfinite(float(largest.square())):
             raise FloatingPointError(
                 f"the gradient reaches {float(largest):.3g}, and its square is beyond "
-                f"{str(gradient.dtype).removeprefix('torch.')}"
+                f"{precision_of(gradient.dtype)}"
             )
 
     def step(self) -> None:
@@ -364,6 +338,66 @@ class Descent:
         """Evaluate anew at the next step, because the loss has changed."""
         self._at = None
 
+    def scale_rates(self, factor: float) -> None:
+        """Multiply the optimiser's learning rates, where it has such, by a factor."""
+        for group in self.optimizer.param_groups:
+            if "lr" in group:
+                group["lr"] = group["lr"] * factor
+
+
+class Convergence:
+    """Tell when a descent has converged, and let it take finer steps before that.
+
+    Whenever the loss has settled, the learning rate is divided by ten, as often as it may be; once
+    it has settled after the last time, the descent has converged.
+
+    Parameters
+    ----------
+    descent : Descent
+        Whose steps they are.
+    tol, patience, floor : float, int, float
+        See :class:`~bigdag.learners.convergence.Settled`.
+    decays : int
+        How often the learning rate is divided by ten.
+
+    Examples
+    --------
+    >>> import torch
+    >>> x = torch.tensor([3.0])
+    >>> descent = Descent(torch, x, lambda x: x.abs().sum(), "SGD", 2.0)
+    >>> convergence = Convergence(descent, 1e-3, 3, decays=2)
+    >>> while not convergence.reached(descent.evaluate()):
+    ...     descent.step()
+    >>> abs(float(x.detach())) < 0.02
+    True
+    """
+
+    def __init__(
+        self, descent: Descent, tol: float, patience: int, decays: int, floor: float = 0.0
+    ) -> None:
+        self._descent, self._decays, self._left = descent, decays, decays
+        self._settled = Settled(tol, patience, floor)
+
+    @property
+    def best(self) -> float:
+        """The least loss so far."""
+        return self._settled.best
+
+    def reached(self, loss: float) -> bool:
+        """Take the loss after the next step."""
+        if not self._settled.reached(loss):
+            return False
+        if not self._left:
+            return True
+        self._left -= 1
+        self._descent.scale_rates(1 / _DECAY)
+        self._settled.begin_window()
+        return False
+
+    def undo_decays(self) -> None:
+        """Give the descent the learning rates back that it began with."""
+        self._descent.scale_rates(_DECAY ** (self._decays - self._left))
+
 
 def _said_plainly(error: Exception, optimizer: Any) -> Exception:
     """Return what an error of torch inside a step means for the fit."""
@@ -381,49 +415,7 @@ def _said_plainly(error: Exception, optimizer: Any) -> Exception:
     )
 
 
-# ------------------------------------------------------------------ the time
-
-
-class Pace:
-    """Tells whether there is time for another step and for what comes after the last one.
-
-    The next step is taken to last as long as the shortest of the last few: on a busy machine one
-    of them may have waited for others.
-
-    Parameters
-    ----------
-    run : Run
-        Whose deadline is meant.
-    ending : float, default=0.5
-        How long making an answer out of the last iterate takes, in steps.
-
-    Examples
-    --------
-    >>> from bigdag.data.dataset import as_dataset
-    >>> from bigdag.learners.notears import NOTEARS
-    >>> run = Run(NOTEARS(time_limit=60), as_dataset([[-1.0, 2.0], [0.0, 0.0], [1.0, -2.0]]))
-    >>> Pace(run).is_over()
-    False
-    """
-
-    def __init__(self, run: Run, ending: float = 0.5) -> None:
-        self._run, self._ending = run, ending
-        self._last: float | None = None
-        self._lasted: deque[float] = deque(maxlen=5)
-
-    def is_over(self) -> bool:
-        """Tell it, and if so set the run's status; to be asked before each step."""
-        run, now = self._run, self._run.seconds
-        if run.time_limit is None:
-            return run.out_of_time()
-        if self._last is not None:
-            self._lasted.append(now - self._last)
-        self._last = now
-        step = min(self._lasted, default=0.0)
-        late = now + (1 + self._ending) * step > run.time_limit + _GRACE
-        if late:
-            run.status = "time_limit"
-        return run.out_of_time() or late
+# ------------------------------------------------------------------ threads
 
 
 def _note_torch_threads() -> int:
@@ -467,6 +459,8 @@ def _is_optimizer(optimizer: Any) -> bool:
         return True
     if not isinstance(optimizer, str) or optimizer == "SparseAdam":  # that takes sparse gradients
         return False
+    if optimizer == "Adam":  # which is known without torch
+        return True
     torch = load_torch("A learner that uses automatic differentiation")
     found = getattr(torch.optim, optimizer, None)
     base = torch.optim.Optimizer
@@ -487,6 +481,7 @@ class TorchLearner(Learner):
         "learning_rate": Number(0, 1e300, above=True),
         "tol": Number(0, 1),
         "patience": Number(1, whole=True),
+        "decays": Number(0, 100, whole=True),
         "device": Checked(
             "the name of a torch device, or None", lambda d: d is None or isinstance(d, str)
         ),
@@ -499,6 +494,7 @@ class TorchLearner(Learner):
     learning_rate: float
     tol: float
     patience: int
+    decays: int
     device: str | None
     dtype: str
 
@@ -529,49 +525,18 @@ class TorchLearner(Learner):
         mps = pick_device(torch, self.device).type == "mps"
         return torch.float32 if narrow or mps else torch.float64
 
-    def _unit(self, run: Run, torch: Any, dtype: Any) -> float:
+    def _unit(self, run: Run, dtype: Any) -> float:
         """Return what the loss divides variances by, so that squares of its gradients exist."""
-        return unit_of_variances(run, torch, dtype, run.lambda1, run.lambda1)
+        return unit_of_variances(run, precision_of(dtype), run.lambda1, run.lambda1)
 
-    def _descent(self, torch: Any, tensor: Any, loss: Callable[[Any], Any]) -> Descent:
-        return Descent(torch, tensor, loss, self.optimizer, self.learning_rate)
+    def _descent(
+        self, torch: Any, tensor: Any, loss: Callable[[Any], Any], possible: Any = None
+    ) -> Descent:
+        return Descent(torch, tensor, loss, self.optimizer, self.learning_rate, possible)
 
     @contextmanager
     def _torch(self, run: Run) -> Iterator[Any]:
         """Give torch, with as many threads as the run has, or one for small matrices."""
         torch = load_torch(type(self).__name__)
-        with _threads(run.gram.n_jobs if run.gram.d > _SMALL else 1):
+        with _threads(run.gram.n_jobs if run.gram.d > SMALL else 1):
             yield torch
-
-
-class Plateau:
-    """Tell when a value has stopped falling: no relative gain of tol in so many iterations.
-
-    Parameters
-    ----------
-    tol : float
-        The gain, relative to the best value.
-    patience : int
-        The iterations.
-    floor : float, default=0.0
-        The least size of a best value that the gain is relative to, for values around zero.
-
-    Examples
-    --------
-    >>> plateau = Plateau(tol=0.01, patience=2)
-    >>> [plateau.reached(v) for v in (5.0, 4.0, 3.99, 3.98)]
-    [False, False, False, True]
-    """
-
-    def __init__(self, tol: float, patience: int, floor: float = 0.0) -> None:
-        self.tol, self.patience, self.floor = tol, patience, floor
-        self.best, self.since = math.inf, 0
-
-    def reached(self, value: float) -> bool:
-        """Take the next value."""
-        gain = self.tol * max(abs(self.best), self.floor) if self.best < math.inf else 0.0
-        if value < self.best - gain:
-            self.best, self.since = value, 0
-        else:
-            self.since += 1
-        return self.since >= self.patience

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigdag.engine.gram import Gram
+    from bigdag.engine.limits import Limits
 
 __all__ = ["Arrangement"]
 
@@ -38,6 +39,7 @@ _WORTH = 1e-5  # of equation (1): the least gain that an insertion must promise
 _REACH = 2000  # places between the ends of an arc that is tried the other way
 _MOST_PAIRS = 2**16  # of variables that pass each other when an arc is turned
 _GAIN = 1e-11  # of equation (1): less is rounding
+_ENOUGH = 1e-4  # of equation (1): what a round of insertions must gain for another round
 
 
 class Arrangement:
@@ -55,6 +57,8 @@ class Arrangement:
         The arcs that may be used.
     start : csc_array, optional
         Weights to begin from.
+    limits : Limits, optional
+        Which arcs are possible, and who has to come before whom.
     tol : float
         Of each lasso.
     stop : callable, optional
@@ -92,13 +96,22 @@ class Arrangement:
         *,
         mask: sp.csc_array | None = None,
         start: sp.csc_array | None = None,
+        limits: Limits | None = None,
         tol: float = 1e-4,
         stop: Callable[[], bool] | None = None,
     ) -> None:
         self.gram, self.lambda1, self.mask, self.tol, self.stop = gram, lambda1, mask, tol, stop
+        self.limits = limits
         self.order = np.asarray(order, dtype=np.int64).copy()
         fit = lasso.solve(
-            gram, lambda1, order=self.order, mask=mask, start=start, tol=tol, stop=stop
+            gram,
+            lambda1,
+            order=self.order,
+            mask=mask,
+            start=start,
+            limits=limits,
+            tol=tol,
+            stop=stop,
         )
         self.weights = fit.weights
         self.costs = fit.objective
@@ -113,6 +126,35 @@ class Arrangement:
         return float(self.costs.sum())
 
     # -------------------------------------------------------------- trying moves
+
+    def improve(self, note: Callable[[str], bool]) -> bool:
+        """Insert while much is gained, then turn arcs round while anything is.
+
+        Parameters
+        ----------
+        note : callable
+            Called with "insertion" or "reversal" after each round; True ends the work.
+
+        Returns
+        -------
+        bool
+            Whether it came to its end.
+        """
+        stuck = np.zeros(self.gram.d, dtype=np.bool_)
+        gain = np.inf
+        while gain > _ENOUGH * self.value:
+            if not len(moves := self.insertions(stuck)):
+                break
+            variables, before = self.order[moves[:, 0]], self.value
+            kept = self.attempt(moves)
+            gain = before - self.value
+            stuck[variables[~kept]] = True
+            if note("insertion"):
+                return False
+        while self.reverse():
+            if note("reversal"):
+                return False
+        return True
 
     def attempt(self, moves: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Try moves on disjoint stretches, and keep those that lower equation (1).
@@ -178,6 +220,8 @@ class Arrangement:
                     after[children[(children > 0) & (children < high - low - 1)]] = True
             here = self.order[low:high]
             back, front = here[after], here[~after]
+            if not (self.limits is None or self.limits.agrees(np.concatenate([front, back]))):
+                continue
             if len(back) * len(front) > _MOST_PAIRS:
                 continue
             free[low:high] = False
@@ -219,7 +263,7 @@ class Arrangement:
             stretch[fresh] = i  # by variable
         fit = lasso.solve(
             self.gram, self.lambda1, order=order, mask=self.mask, start=self.weights,
-            columns=columns, tol=self.tol, stop=self.stop,
+            columns=columns, limits=self.limits, tol=self.tol, stop=self.stop,
         )  # fmt: skip
         change = np.zeros(len(stretches))
         np.add.at(change, stretch[columns], fit.objective[columns] - self.costs[columns])
@@ -240,7 +284,7 @@ class Arrangement:
         self.mask = mask
         fit = lasso.solve(
             self.gram, self.lambda1, order=self.order, mask=mask, start=self.weights,
-            columns=columns, tol=self.tol, stop=self.stop,
+            columns=columns, limits=self.limits, tol=self.tol, stop=self.stop,
         )  # fmt: skip
         self._take(fit, columns[np.isfinite(fit.gap[columns])])
 
@@ -287,6 +331,8 @@ class Arrangement:
         )
         if self.mask is not None:
             left[np.asarray(self.mask[others, columns]).ravel() == 0] = 0.0
+        if self.limits is not None:
+            left[~self.limits.pairs(others, columns)] = 0.0
         return left, size
 
     # -------------------------------------------------------------- finding moves
@@ -305,6 +351,9 @@ class Arrangement:
             self._refused.get(pair) == self._stamp(*pair)
             for pair in zip(earlier.tolist(), later.tolist())
         ]
+        if self.limits is not None:
+            low, _ = self.limits.interval(self.order)
+            matter &= low[later] < old - 1
         return np.column_stack([old, old - 1])[matter & ~np.array(refused, dtype=np.bool_)]
 
     def insertions(self, skip: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
@@ -346,9 +395,14 @@ class Arrangement:
             for part in (B, rows)
         )
         gains, places = np.zeros(d), rank.copy()
+        low, high = np.full(d, -1), np.full(d, d)
+        movers = np.arange(d)
+        if self.limits is not None:
+            low, high = self.limits.interval(self.order)
+            movers = np.flatnonzero(self.limits.moves)
         near = None if self.mask is None else sp.csr_array(self.mask + self.mask.T)
         residual = None if near is not None else self._residuals(B)
-        for block in gram.blocks(np.arange(d)):
+        for block in gram.blocks(movers):
             if near is not None:
                 names, sizes = _neighbours(near, block, rank, self.order)
                 left_by, left_of = self._sparse_lefts(block, names, sizes)
@@ -363,7 +417,10 @@ class Arrangement:
                     block, indptr, flat, np.concatenate([np.empty(0), *values])
                 ).take(self.order, axis=1)
                 left_by = self._left_by(block, B, residual).take(self.order, axis=1)
-            around = _Around(block, names, sizes, left_by, left_of)
+                if self.limits is not None:
+                    left_of[~self.limits.parents(block).take(self.order, axis=1)] = 0.0
+                    left_by[~self.limits.children(block).take(self.order, axis=1)] = 0.0
+            around = _Around(block, names, sizes, left_by, left_of, low, high)
             work = partial(_best_places, *gram.source, around, rank, gram.sd, self._root, into, out)
             for (a, b), piece in zip(
                 ((a, min(a + 16, len(block))) for a in range(0, len(block), 16)),
@@ -448,6 +505,8 @@ class _Around(NamedTuple):
     left_by, left_of : ndarray of shape (k, m)
         The correlation of v = block[a] with the residual of names[a, i], and that of names[a, i]
         with the residual of v.
+    low, high : ndarray of shape (d,)
+        Between which ranks each variable may move, both excluded.
     """
 
     block: NDArray[np.int64]
@@ -455,6 +514,8 @@ class _Around(NamedTuple):
     sizes: NDArray[np.int64]
     left_by: NDArray[np.float64]
     left_of: NDArray[np.float64]
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
 
 
 @kernel
@@ -484,6 +545,8 @@ def _best_places(source, held, around, rank, sd, root, into, out, first, last): 
         others, own, count = 0.0, 0.0, 0
         for i in range(here - 1, -1, -1):  # towards the causes
             w = names[i]
+            if rank[w] <= around.low[v]:
+                break
             p = root[v] * root[w]
             extra = abs(left_by[i]) - p
             if extra > 0:
@@ -502,6 +565,8 @@ def _best_places(source, held, around, rank, sd, root, into, out, first, last): 
             w = names[i]
             if w == v:
                 continue
+            if rank[w] >= around.high[v]:
+                break
             p = root[v] * root[w]
             b = taken[w]
             if b != 0.0:

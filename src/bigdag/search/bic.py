@@ -11,27 +11,54 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import erfc
 
 from bigdag.engine import screening
+from bigdag.engine.exceeding import exceeding_memory
+from bigdag.engine.limits import no_rules
+from bigdag.engine.regression import nothing_known
 from bigdag.search import insertion, start_orders
 from bigdag.search.ebic import least_squares
+from bigdag.search.outside import Outside
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigdag.engine.gram import Gram
+    from bigdag.engine.limits import Limits
     from bigdag.learners.run import Run
 
-__all__ = ["InsertionSearch", "insertion_memory"]
+__all__ = [
+    "InsertionSearch",
+    "every_pair",
+    "holds_correlations",
+    "insertion_memory",
+    "joined",
+    "most_parents",
+    "needs_every_pair",
+    "possible",
+    "screened",
+    "takes_every_pair",
+]
 
 _CANDIDATES = 512  # of a variable, at the most
 _ALL = 2000  # variables up to which every pair becomes candidates
+_ALL_DENSE = 5000  # the same where many pairs are correlated
+_MANY = 0.02  # of all pairs: so many
+_BYTES_OF_A_FIND = 100  # of a pair outside of the lists, while it is weighed
+_BYTES_OF_A_PAIR = 12  # in the lists of every pair
+_ROUNDS = 8  # of candidates from paths of two arcs, at the most
+_THOROUGH = 400  # variables up to which every look is: more take too long before the last round
 _DENSE = 0.2  # of all pairs: with more that are correlated, every pair is from the beginning
 _PARENTS = 256  # of a variable, at the most
 _EXACT = 8  # variables up to which every order is weighed
 _CHAINS = 4  # restarts that go on from the same order, side by side
 _SHAKEN = 10  # variables moved at random for a restart
 _ROUNDING = 1e-6  # of two BICs
+_HELD = 5000  # variables up to which all correlations are held from the start, where they fit
+_KNOWN = 64  # correlations of a variable, where they are not held, that are kept
+_MOST_KNOWN = 2**26  # of all variables: 1 GB
+_ONE_BY_ONE = 8  # times the work of one in a product of all is that of a correlation alone
 _LOOKS = 64  # variables looked at between two looks at the clock
 
 
@@ -44,12 +71,26 @@ def insertion_memory(n: int, d: int) -> int:
     2280000
     """
     r_squared = 8 * (d * d if n > d else n * n)
-    candidates = 4 * d * (d if d <= _ALL else 64)
-    states = 2 * 4 * d * _most_parents(n, d)
-    return max(r_squared, candidates + states) + 8 * d * 64
+    if d <= _ALL:
+        lists = 4 * d * d + 2 * 4 * d * most_parents(n, d)
+    else:  # candidates, correlations that are kept, and one look at half of the matrix
+        kept = 0 if d <= _HELD else 16 * 2 * min(_KNOWN * d, _MOST_KNOWN)
+        every = _BYTES_OF_A_PAIR * d * d if d <= _ALL_DENSE else 0
+        lists = max(3 * 4 * d * 64 + kept + exceeding_memory(n, d), every)
+    return max(r_squared, lists) + 8 * d * 64
 
 
-def _most_parents(n: int, d: int) -> int:
+def holds_correlations(d: int) -> bool:
+    """Tell whether a search holds all correlations from the start, where they fit.
+
+    Of more variables it computes those that it reads, and holds them only where its candidates
+    are so many that this is less work.
+    """
+    return d <= _HELD
+
+
+def most_parents(n: int, d: int) -> int:
+    """Return how many parents a variable may have."""
     return max(1, min(d - 1, (n - 1) // 3, _PARENTS))
 
 
@@ -83,19 +124,55 @@ class InsertionSearch:
     ) -> None:
         self.run, self.gram, self.starts = run, gram, starts
         self.restarts, self.phase = restarts, phase
-        source, held = gram.source
+        self.limits = run.limits
+        self._outside: Outside | None = None
         # Correlations that are worth an arc on their own; the others come in later.
         limit = np.sqrt(-np.expm1(-cost / gram.n_samples))
-        indptr, indices = _symmetric(*screening.correlated(gram, limit, _CANDIDATES))
-        dense = len(indices) > _DENSE * gram.d**2
-        if gram.d <= _ALL and dense:
+        causes = None if self.limits is None else self.limits.causes
+        some = screening.correlated(gram, limit, _CANDIDATES, causes)
+        indptr, indices = self._lists(*some)
+        if gram.Z is not None and gram.d > _ALL and _is_rare(gram, limit):
+            near = joined(*some) if self.limits is None else some
+            cut = np.diff(some[0]) >= _CANDIDATES
+            self._outside = Outside(gram, *near, limit, cut, self.limits)
+        if gram.C is None and _asks_for_many(indptr):
+            gram.hold()
+        source, held = gram.source
+        dense = needs_every_pair(gram.d, len(indices))
+        if dense:
             indptr, indices = self._every_pair()
-        self._begins_small = gram.d <= _ALL and not dense
-        self.problem = insertion.Problem(source, held, float(gram.n_samples), cost, indptr, indices)
-        self.most = _most_parents(gram.n_samples, gram.d)
-        self.state = insertion.begin(np.arange(gram.d), self.most)
+        self._has_every_pair = dense
+        self._wants_every_pair = takes_every_pair(gram.d, len(indices))
+        self.problem = insertion.Problem(
+            source, held, float(gram.n_samples), cost, indptr, indices,
+            no_rules() if self.limits is None else self.limits.rules,
+        )  # fmt: skip
+        # What the one thread that makes moves has computed before.
+        self._known = nothing_known(0 if held else min(_KNOWN * gram.d, _MOST_KNOWN))
+        self.most = most_parents(gram.n_samples, gram.d)
+        self.state = insertion.begin(np.arange(gram.d), self.most, self._room())
         self._begun = False  # whether the state is more than the empty graph
         self._halted = False
+        # Variables whose candidates miss nothing, whatever is moved: what always comes last is
+        # looked at again only where it got new candidates.
+        self._missing = np.ones(gram.d, dtype=np.bool_)
+
+    def _room(self) -> NDArray[np.int64]:
+        """Return for how many parents of each variable there has to be room."""
+        return np.minimum(np.diff(self.problem.indptr), self.most)
+
+    def _alone(self) -> insertion.Problem:
+        """Return the problem with what was computed before, for one thread."""
+        return self.problem._replace(known=self._known)
+
+    def _replace_candidates(self, indptr: NDArray[np.int64], indices: NDArray[np.int32]) -> None:
+        """Take other lists, which hold all the present parents."""
+        self.problem = self.problem._replace(indptr=indptr, indices=indices)
+        self.state = self.state.with_room(self._room())
+
+    def weights_on(self, order: NDArray[np.int64]) -> sp.csc_array:
+        """Return the regressions of each variable on parents before it in an order (d, d)."""
+        return least_squares(self.gram, self.problem, self._fitted(order))
 
     def hand_over(self) -> None:
         """Make the present state the answer."""
@@ -113,39 +190,80 @@ class InsertionSearch:
     def work(self) -> None:
         """Begin from the best start, descend, look outside the candidates, and go on."""
         gram = self.gram
-        if gram.d <= _EXACT:
+        if gram.d <= _EXACT and self.limits is None:
             self._exact()
             self._begun = True
             self._note("exact")
             return
         self.state = _least([self._fitted(order) for order in self.starts])
         self._begun = True
-        if not self._note("start") and self._begin_small() and self._descend():
+        if not self._note("start") and self._approach() and self._descend():
             self._restart()
 
-    def _begin_small(self) -> bool:
-        """Go down on the few candidates, which is quick, and then make every pair candidates.
+    def _approach(self) -> bool:
+        """Go down on few candidates first, which is quick; tell whether time was enough.
 
-        Causes whose effects cancel are not correlated with what they cause. On the few candidates
-        alone the search would explain it by other arcs, and not find back.
+        Causes whose effects cancel are not correlated with what they cause. On correlated
+        candidates alone the search explains it by other arcs, and does not find back. So every pair
+        becomes a candidate where there are not too many variables. Else the ends of all paths of
+        two arcs do, in rounds: the other arcs run along these.
         """
-        if not self._begins_small:
+        if self._has_every_pair:
             return True
-        finished, _ = self._lower()
-        indptr, indices = self._every_pair()
-        self.problem = self.problem._replace(indptr=indptr, indices=indices)
-        self._look_at(slice(None))
-        return finished
+        before = np.inf
+        for _ in range(_ROUNDS):
+            finished, _moved = self._lower(self.gram.d <= _THOROUGH)
+            if not finished:
+                return False
+            if self._wants_every_pair or self.state.total() > before - self.problem.arc_cost:
+                break
+            before = self.state.total()
+            sizes = np.diff(self.problem.indptr)
+            lists = self._lists(self.problem.indptr, self.problem.indices, self._two_steps())
+            self._replace_candidates(*lists)
+            grown = np.flatnonzero(np.diff(self.problem.indptr) > sizes)
+            if not len(grown):
+                break
+            self._fit_still(grown)
+            self._look_at(grown)
+        if self._wants_every_pair:
+            self._replace_candidates(*self._every_pair())
+            self._outside = None
+            self._fit_still(np.arange(self.gram.d))
+            self._look_at(slice(None))
+        return True
+
+    def _fit_still(self, variables: NDArray[np.int64]) -> None:
+        """Fit anew those of some variables that no round of the descent looks at.
+
+        With knowledge, what always comes first or last takes no part in the search.
+        """
+        if self.limits is None:
+            return
+        still = variables[~self.limits.moves[variables]]
+        self.gram.each(lambda a, b: insertion.fit(self.problem, self.state, still[a:b]), len(still))
+
+    def _two_steps(self) -> NDArray[np.int64]:
+        """Return the pairs of variables that a path of two arcs joins, whatever their direction."""
+        d = self.gram.d
+        arcs = sp.coo_array((np.ones(int(self.state.counts.sum()), dtype=np.int32),
+                             self.state.arcs()), shape=(d, d)).tocsr()  # fmt: skip
+        near = sp.csr_array(arcs + arcs.T)
+        between = np.flatnonzero(np.diff(near.indptr) <= _CANDIDATES)  # of a hub all would be ends
+        paths = sp.coo_array(near[:, between] @ near[between])
+        once = paths.row < paths.col
+        return np.column_stack([paths.row[once], paths.col[once]]).astype(np.int64)
 
     def _every_pair(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        varies = self.gram.sd > 0
-        live = np.flatnonzero(varies).astype(np.int32)
-        others = max(0, len(live) - 1)
-        indices = np.empty((len(live), others), dtype=np.int32)
-        for a in range(len(live)):
-            indices[a, :a], indices[a, a:] = live[:a], live[a + 1 :]
-        indptr = np.concatenate([[0], np.cumsum(varies * others)])
-        return indptr.astype(np.int64), indices.ravel()
+        return every_pair(self.gram.sd > 0, self.limits)
+
+    def _lists(
+        self,
+        indptr: NDArray[np.int64],
+        indices: NDArray[np.int32],
+        pairs: NDArray[np.int64] | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        return possible(self.limits, self.gram.sd > 0, indptr, indices, pairs)
 
     def _look_at(self, variables: Any) -> None:
         """Begin a round that looks at these variables, too."""
@@ -154,7 +272,7 @@ class InsertionSearch:
         self.state.cursor[0] = 0
 
     def _fitted(self, order: NDArray[np.int64]) -> insertion.State:
-        state = insertion.begin(order, self.most)
+        state = insertion.begin(self.run.possible(order), self.most, self._room())
         self.gram.each(
             lambda a, b: insertion.fit(self.problem, state, np.arange(a, b)), self.gram.d
         )
@@ -163,61 +281,85 @@ class InsertionSearch:
     def _descend(self) -> bool:
         """Go down to an order that no insertion improves, on candidates that miss no arc."""
         closed = False  # whether the candidates miss nothing
+        thorough = self.gram.d <= _THOROUGH
         while True:
             whole = bool(self.state.dirty.all())
-            finished, moved = self._lower()
+            finished, moved = self._lower(thorough)
             if not finished:
                 return False
             if moved or not closed:
                 closed = not self._widen()
                 if not closed:
+                    thorough = self.gram.d <= _THOROUGH
                     continue
-            if whole and not moved:
+            if thorough and whole and not moved:
                 return True
             # What a variable would gain also depends on who precedes its neighbours, which moves
-            # do not mark: only a round of all without a move proves the optimum.
+            # do not mark: only a thorough round of all without a move proves the optimum.
             self.state.dirty[:] = True
+            thorough = True
 
-    def _lower(self) -> tuple[bool, int]:
+    def _lower(self, thorough: bool) -> tuple[bool, int]:
         """Make insertions until none is left; tell whether time was enough, and how many."""
         done, moved = False, 0
         while not done:
-            done, more = self._some_looks()
+            done, more = self._some_looks(thorough)
             moved += more
             if (more and self._note("insertion")) or self.run.out_of_time():
                 return False, moved
         return True, moved
 
-    def _some_looks(self) -> tuple[bool, int]:
+    def _some_looks(self, thorough: bool) -> tuple[bool, int]:
         """Look at a quarter of the variables, or until time is up; as `insertion.descend`."""
         done, moved, looks = False, 0, max(_LOOKS, self.gram.d // 4)
         while not done and looks > 0 and not self.run.out_of_time():
-            done, more = insertion.descend(self.problem, self.state, min(looks, _LOOKS))
+            done, more = insertion.descend(self._alone(), self.state, min(looks, _LOOKS), thorough)
             moved += more
             looks -= _LOOKS
         return done, moved
 
     def _widen(self) -> bool:
         """Add to the candidates what would help from outside of them; tell whether any."""
-        gram = self.gram
-        found = gram.each(partial(insertion.outsiders, self.problem, self.state, 10), gram.d)
-        pairs = np.concatenate([np.empty((0, 2), dtype=np.int64), *found])
+        pairs = self._helpful()
         if not len(pairs):
             return False
-        indptr, indices = _symmetric(self.problem.indptr, self.problem.indices, pairs)
-        self.problem = self.problem._replace(indptr=indptr, indices=indices)
-        insertion.fit(self.problem, self.state, np.unique(pairs[:, 1]))
+        self._replace_candidates(*self._lists(self.problem.indptr, self.problem.indices, pairs))
+        insertion.fit(self._alone(), self.state, np.unique(pairs[:, 1]))
         self._look_at(pairs.ravel())
         return True
+
+    def _helpful(self) -> NDArray[np.int64]:
+        """Return pairs (u, v): u comes before v, is no candidate of it, and would help it."""
+        gram = self.gram
+        if self._outside is not None:
+            found = self._outside.look(self.problem, self.state, self.run.out_of_time)
+            return np.empty((0, 2), dtype=np.int64) if found is None else found
+        among = everyone = np.arange(gram.d)
+        if self.limits is not None:
+            among, everyone = self.limits.causes, np.flatnonzero(self._missing)
+        look = partial(insertion.outsiders, self.problem, self.state, everyone, among, 10)
+        pairs = np.concatenate([np.empty((0, 2), dtype=np.int64), *gram.each(look, len(everyone))])
+        if self.limits is not None:
+            self._missing = self.limits.moves.copy()
+            self._missing[pairs[:, 1]] = True
+        return pairs
 
     def _restart(self) -> None:
         """Shake the order and descend again, several times side by side; keep what is better."""
         run, wanted = self.run, self.restarts
         done, d = 0, self.gram.d
+        places = np.arange(d)
+        if self.limits is not None:  # those that take part in the search stand together
+            places = np.flatnonzero(self.limits.moves[self.state.order])
+            if not len(places):
+                return
+        d = len(places)
         while wanted is None or done < wanted:
             count = _CHAINS if wanted is None else min(_CHAINS, wanted - done)
             size = min(d, _SHAKEN)
-            draws = [(run.rng.integers(d, size=size), run.rng.random(size)) for _ in range(count)]
+            draws = [
+                (places[run.rng.integers(d, size=size)], run.rng.random(size)) for _ in range(count)
+            ]
             tried = self._chains(draws)
             best = _least([self.state, *tried])
             if best is not self.state:
@@ -240,7 +382,7 @@ class InsertionSearch:
         insertion.shake(self.problem, state, *draw)
         done = False
         while not done and not self._halted and not self.run.out_of_time():
-            done, _ = insertion.descend(self.problem, state, _LOOKS)
+            done, _ = insertion.descend(self.problem, state, _LOOKS, self.gram.d <= _THOROUGH)
         return state
 
     def _exact(self) -> None:
@@ -257,7 +399,7 @@ class InsertionSearch:
                     factor = _factor(C[np.ix_(P, P)])
                     if factor is not None:
                         share = 1.0 - np.sum(np.linalg.solve(factor, C[P, v]) ** 2)
-                        cost = n * np.log(max(share, 1e-12)) + self.problem.penalty * len(P)
+                        cost = n * np.log(max(share, 1e-12)) + self.problem.arc_cost * len(P)
                 elif not P:
                     cost = 0.0
                 best = s
@@ -271,9 +413,89 @@ class InsertionSearch:
         for v in order:
             best = chosen[v, before]
             P = [u for u in range(d) if best >> u & 1]
-            self.state.parents[v, : len(P)] = P
             self.state.counts[v], self.state.costs[v] = len(P), costs[v, before]
+            self.state.parents_of(v)[:] = P
             before |= 1 << int(v)
+
+
+def possible(
+    limits: Limits | None,
+    varies: NDArray[np.bool_],
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    pairs: NDArray[np.int64] | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return lists that hold each pair both ways, of the possible arcs, with more pairs added.
+
+    What always comes last is in no list, and what always comes first has none: neither takes part
+    in the search. Arcs that are required are in the lists, unless one of the two never changes.
+    """
+    if limits is None:
+        return joined(indptr, indices, pairs)
+    needed = limits.required.tocoo()
+    more = np.column_stack([needed.row, needed.col]).astype(np.int64)
+    live = varies[more].all(axis=1)
+    more = more[live] if pairs is None else np.concatenate([more[live], pairs])
+    indptr, indices = joined(indptr, indices, more)
+    own = np.repeat(np.arange(len(varies)), np.diff(indptr))
+    other = indices.astype(np.int64)
+    keep = limits.pairs(other, own) | limits.pairs(own, other)
+    # An arc to what comes last is for that alone to look at, and one to what comes first none.
+    keep &= limits.moves[other] | limits.pairs(other, own)
+    keep &= limits.moves[own] | limits.pairs(other, own)
+    indptr = np.concatenate([[0], np.cumsum(keep)])[indptr]
+    return indptr, indices[keep]
+
+
+def screened(
+    gram: Gram, cost: float, limits: Limits | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return each variable's candidates: those whose correlation is worth an arc on its own."""
+    limit = np.sqrt(-np.expm1(-cost / gram.n_samples))
+    some = screening.correlated(gram, limit, _CANDIDATES, None if limits is None else limits.causes)
+    return possible(limits, gram.sd > 0, *some)
+
+
+def _is_rare(gram: Gram, limit: float) -> bool:
+    """Tell whether correlations that exceed a limit by chance fit into a quarter of the memory."""
+    chance = float(erfc(limit * np.sqrt(gram.n_samples / 2)))
+    return _BYTES_OF_A_FIND * chance * gram.d**2 / 2 <= gram.left() / 4
+
+
+def _asks_for_many(indptr: NDArray[np.int64]) -> bool:
+    """Tell whether lists ask for so many correlations that all of them are no more work.
+
+    A variable asks for those of all pairs in its list, one at a time.
+    """
+    sizes = np.diff(indptr).astype(np.float64)
+    return bool(_ONE_BY_ONE * float(sizes @ sizes) > len(sizes) ** 2)
+
+
+def takes_every_pair(d: int, n_candidates: float) -> bool:
+    """Tell whether a search makes every pair candidates at last, from so many correlated ones."""
+    return d <= _ALL or (d <= _ALL_DENSE and n_candidates > _MANY * d**2)
+
+
+def needs_every_pair(d: int, n_candidates: int) -> bool:
+    """Tell whether so many pairs are correlated that all of them should be candidates."""
+    return d <= _ALL and n_candidates > _DENSE * d**2
+
+
+def every_pair(
+    varies: NDArray[np.bool_], limits: Limits | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return lists of all pairs of the variables that vary, or of the possible ones."""
+    live = np.flatnonzero(varies).astype(np.int32)
+    if limits is not None:
+        sources = live[limits.cause[live]]
+        indptr = np.concatenate([[0], np.cumsum(np.where(varies, len(sources), 0))])
+        return possible(limits, varies, indptr.astype(np.int64), np.tile(sources, len(live)))
+    others = max(0, len(live) - 1)
+    indices = np.empty((len(live), others), dtype=np.int32)
+    for a in range(len(live)):
+        indices[a, :a], indices[a, a:] = live[:a], live[a + 1 :]
+    indptr = np.concatenate([[0], np.cumsum(varies * others)])
+    return indptr.astype(np.int64), indices.ravel()
 
 
 def _least(states: list[insertion.State]) -> insertion.State:
@@ -294,7 +516,7 @@ def _factor(C: NDArray[np.float64]) -> NDArray[np.float64] | None:
     return factor if not len(C) or np.diag(factor).min() > 3e-5 else None
 
 
-def _symmetric(
+def joined(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
     pairs: NDArray[np.int64] | None = None,

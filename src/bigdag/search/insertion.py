@@ -1,6 +1,6 @@
 """Search over orders by best insertion, on a score that is a sum over the variables.
 
-Each variable has a cost that depends on its parents alone: what its residual costs, and a penalty
+Each variable has a cost that depends on its parents alone: what its residual costs, and a cost
 for each parent. Given an order, the parents of a variable are grown and shrunk inside its
 predecessors. A move takes one variable out of the order and puts it back where the sum of all
 costs is least. That sum is known for every place at once, because the order without the variable
@@ -21,19 +21,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bigdag.compiled import kernel
-from bigdag.engine.gram import correlation
+from bigdag.engine.limits import bounds, may, required
 from bigdag.engine.regression import (
     COLLINEAR,
     GAIN,
     INSIDE,
     Problem,
     add,
+    between,
     clear,
     cost,
     gain_of,
+    grow_and_shrink,
+    least_gain,
     new_desk,
     remove,
-    settle,
 )
 
 if TYPE_CHECKING:
@@ -51,6 +53,9 @@ __all__ = [
     "shake",
 ]
 
+_MANY = 32  # parents from which on luck is not looked for
+_FACTORS = 2**22  # numbers in the factors that are kept: 32 MB
+
 
 class State(NamedTuple):
     """An order, the parents chosen in it, and what is still to be looked at; changed in place.
@@ -59,44 +64,110 @@ class State(NamedTuple):
     ----------
     order, rank : ndarray of shape (d,)
         Causes first, and its inverse.
-    parents : ndarray of shape (d, most)
-        Each variable's parents, in its first ``counts`` entries.
+    parents : ndarray of int32
+        Each variable's parents: ``counts`` entries from its place in ``begins`` on.
+    begins : ndarray of shape (d + 1,)
+        Where the room of each variable begins and ends in ``parents``; it is enough for all its
+        candidates, or for the most parents that it may have.
     counts, costs : ndarray of shape (d,)
         Their number, and what the variable costs with them.
     dirty : ndarray of bool, shape (d,)
         The variables whose surroundings have changed since they were looked at.
     queue, cursor : ndarray
         The variables in the order of the present round, and the place in it.
+    factor_at, factors, factors_used : ndarray
+        Where the factor of each variable's parents begins, or -1 where it is not known; the
+        factors, one after the other; and how much of them is used (1,).
+    most : int
+        Parents that a variable may have.
     """
 
     order: NDArray[np.int64]
     rank: NDArray[np.int64]
     parents: NDArray[np.int32]
+    begins: NDArray[np.int64]
     counts: NDArray[np.int64]
     costs: NDArray[np.float64]
     dirty: NDArray[np.bool_]
     queue: NDArray[np.int64]
     cursor: NDArray[np.int64]
+    factor_at: NDArray[np.int64]
+    factors: NDArray[np.float64]
+    factors_used: NDArray[np.int64]
+    most: int
 
     def copy(self) -> State:
-        """Return a copy that shares nothing."""
-        return State._make(part.copy() for part in self)
+        """Return a copy that shares nothing, and knows no factors."""
+        return State(
+            self.order.copy(), self.rank.copy(), self.parents.copy(), self.begins.copy(),
+            self.counts.copy(), self.costs.copy(), self.dirty.copy(), self.queue.copy(),
+            self.cursor.copy(), np.full_like(self.factor_at, -1), np.empty_like(self.factors),
+            np.zeros_like(self.factors_used), self.most,
+        )  # fmt: skip
+
+    def with_room(self, room: NDArray[np.int64]) -> State:
+        """Return the state with room for so many parents of each variable; shares the rest."""
+        begins = np.concatenate([[0], np.cumsum(room)]).astype(np.int64)
+        parents = np.zeros(begins[-1], dtype=np.int32)
+        at = self.places()
+        fresh = at - np.repeat(self.begins[:-1] - begins[:-1], self.counts)
+        parents[fresh] = self.parents[at]
+        return self._replace(parents=parents, begins=begins)
+
+    def places(self) -> NDArray[np.int64]:
+        """Return where in ``parents`` there are any, variable by variable."""
+        before = np.cumsum(self.counts) - self.counts
+        total = int(self.counts.sum())
+        return np.repeat(self.begins[:-1] - before, self.counts) + np.arange(total)
+
+    def arcs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return all arcs, the parents and the variables, variable by variable."""
+        variables = np.repeat(np.arange(len(self.counts)), self.counts)
+        return self.parents[self.places()].astype(np.int64), variables
+
+    def parents_of(self, v: Any) -> NDArray[np.int32]:
+        """Return the parents of a variable; a view."""
+        return self.parents[self.begins[v] : self.begins[v] + self.counts[v]]
 
     def total(self) -> float:
         """Return the score: the sum of all costs."""
         return float(self.costs.sum())
 
 
-def begin(order: NDArray[np.integer], most: int) -> State:
-    """Return a state with an order, no parents, and everything to be looked at."""
+def begin(order: NDArray[np.integer], most: int, room: NDArray[np.int64] | None = None) -> State:
+    """Return a state with an order, no parents, and everything to be looked at.
+
+    Parameters
+    ----------
+    order : ndarray of shape (d,)
+        Causes first.
+    most : int
+        Parents that a variable may have.
+    room : ndarray of shape (d,), optional
+        How many parents of each variable there has to be room for; ``most`` by default.
+    """
     own: NDArray[np.int64] = np.array(order, dtype=np.int64)
     d = len(own)
     rank = np.empty(d, dtype=np.int64)
     rank[own] = np.arange(d)
+    sizes = np.full(d, most) if room is None else room
+    begins = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     return State(
-        own, rank, np.zeros((d, most), dtype=np.int32), np.zeros(d, dtype=np.int64),
+        own, rank, np.zeros(begins[-1], dtype=np.int32), begins, np.zeros(d, dtype=np.int64),
         np.zeros(d), np.ones(d, dtype=np.bool_), own.copy(), np.zeros(1, dtype=np.int64),
+        np.full(d, -1, dtype=np.int64),
+        np.empty(max(_factor_size(most), min(_FACTORS, d * _factor_size(most)))),
+        np.zeros(1, dtype=np.int64), most,
     )  # fmt: skip
+
+
+@kernel(**INSIDE)
+def _room(state, first, last):  # type: ignore[no-untyped-def]
+    """Return the most parents that there is room for, of variables first..last."""
+    room = 1
+    for v in range(first, last):
+        room = max(room, state.begins[v + 1] - state.begins[v])
+    return room
 
 
 @kernel(**INSIDE)
@@ -121,10 +192,11 @@ def _refit(problem, desk, state, w, v, with_v):  # type: ignore[no-untyped-def]
     for i in range(m):
         names[i] = problem.indices[problem.indptr[w] + i]
         desk.allowed[i] = with_v if names[i] == v else rank[names[i]] < rank[w]
+    _apply_rules(problem, desk, w, m)
     clear(problem, desk, w, m)
     size, share = np.int64(0), 1.0
     for a in range(state.counts[w] + 1):
-        p = v if a == state.counts[w] else np.int64(state.parents[w, a])
+        p = v if a == state.counts[w] else np.int64(state.parents[state.begins[w] + a])
         if (p == v and not with_v) or size >= len(desk.y) - 1:
             continue
         for i in range(m):
@@ -133,38 +205,141 @@ def _refit(problem, desk, state, w, v, with_v):  # type: ignore[no-untyped-def]
                     share -= add(problem, desk, m, size, i)
                     size += 1
                 break
-    size, share = settle(problem, desk, m, size, share)
-    return size, cost(problem, share) + problem.penalty * size
+    size, share = _add_needed(problem, desk, m, size, share)
+    size, share = grow_and_shrink(problem, desk, m, size, share)
+    return size, cost(problem, share) + problem.arc_cost * size
+
+
+@kernel(**INSIDE)
+def _apply_rules(problem, desk, v, m):  # type: ignore[no-untyped-def]
+    """Take what cannot be a parent of v off the first m candidates, and mark what has to be one."""
+    if len(problem.rules.cause) == 0:
+        return
+    for i in range(m):
+        desk.needed[i] = required(problem.rules, desk.names[i], v)
+        desk.allowed[i] = desk.allowed[i] and may(problem.rules, desk.names[i], v)
+
+
+@kernel(**INSIDE)
+def _add_needed(problem, desk, m, size, share):  # type: ignore[no-untyped-def]
+    """Make parents of what has to be one; return their number and the share left."""
+    if len(problem.rules.needed) > 0:
+        for i in range(m):
+            inside = desk.needed[i] and desk.allowed[i] and not desk.member[i]
+            if inside and size < len(desk.y) - 1 and desk.den[i] > COLLINEAR:
+                share -= add(problem, desk, m, size, i)
+                size += 1
+    return size, share
+
+
+@kernel(**INSIDE)
+def _factor_size(p):  # type: ignore[no-untyped-def]
+    """Return the numbers that the factor of p parents takes."""
+    return 2 + p + p * (p + 1) // 2
 
 
 @kernel(_nrt=False)
-def _gain_through(problem, desk, state, w, v):  # type: ignore[no-untyped-def]
-    """Return what w gains by v as one more parent; a plain Cholesky factorisation."""
-    R, first, second = desk.R, desk.b, desk.inverse
-    parents = state.parents[w]
-    share, own, cross = 1.0, 1.0, correlation(problem.source, problem.held, v, w)
-    for a in range(state.counts[w]):
-        p = np.int64(parents[a])
-        total = 1.0
-        x, z = (
-            correlation(problem.source, problem.held, p, v),
-            correlation(problem.source, problem.held, p, w),
-        )
+def _factor(problem, desk, state, w):  # type: ignore[no-untyped-def]
+    """Return where the factor of the parents of w begins; it is made where it is not known.
+
+    There are the share that is left of w, the trace of the inverse of the parents' correlations,
+    the coefficients of w, and the inverse of their lower triangular factor, row by row.
+    """
+    if state.factor_at[w] >= 0:
+        return state.factor_at[w]
+    p, parents = state.counts[w], state.parents[state.begins[w] :]
+    if state.factors_used[0] + _factor_size(p) > len(state.factors):
+        state.factors_used[0] = 0
+        for v in range(len(state.factor_at)):
+            state.factor_at[v] = -1
+    begin = state.factors_used[0]
+    state.factors_used[0] += _factor_size(p)
+    state.factor_at[w] = begin
+    L = desk.R
+    for a in range(p):
+        u = np.int64(parents[a])
+        own = 1.0
         for c in range(a):
-            entry = correlation(problem.source, problem.held, np.int64(parents[c]), p)
+            entry = between(problem, np.int64(parents[c]), u)
             for e in range(c):
-                entry -= R[e, c] * R[e, a]
-            entry /= R[c, c]
-            R[c, a] = entry
-            total -= entry * entry
-            x -= entry * first[c]
-            z -= entry * second[c]
-        R[a, a] = np.sqrt(max(total, 1e-300))
-        first[a], second[a] = x / R[a, a], z / R[a, a]
-        own -= first[a] * first[a]
-        share -= second[a] * second[a]
-        cross -= first[a] * second[a]
-    return gain_of(problem, share, cross, own)
+                entry -= L[c, e] * L[a, e]
+            entry /= L[c, c]
+            L[a, c] = entry
+            own -= entry * entry
+        L[a, a] = np.sqrt(max(own, 1e-300))
+    out, b = state.factors[begin + 2 + p :], state.factors[begin + 2 :]
+    share, trace, at = 1.0, 0.0, 0
+    for a in range(p):
+        b[a] = 0.0
+    for a in range(p):  # row a of the inverse, from the rows before it
+        row = out[at:]
+        for c in range(a):
+            row[c] = 0.0
+        before = 0
+        for e in range(a):
+            factor, other = L[a, e], out[before:]
+            for c in range(e + 1):
+                row[c] -= factor * other[c]
+            before += e + 1
+        root = L[a, a]
+        row[a] = 1.0
+        top = 0.0
+        for c in range(a + 1):
+            row[c] /= root
+            trace += row[c] * row[c]
+            top += row[c] * between(problem, np.int64(parents[c]), w)
+        for c in range(a + 1):
+            b[c] += row[c] * top
+        share -= top * top
+        at += a + 1
+    state.factors[begin], state.factors[begin + 1] = share, trace
+    return begin
+
+
+@kernel(inline="always")
+def _gain_through(problem, desk, state, w, v, least):  # type: ignore[no-untyped-def]
+    """Return what w gains by v as one more parent.
+
+    Where v explains so little that it cannot be worth its cost, by ``least_gain``, minus infinity.
+    """
+    begin = state.factor_at[w]
+    if begin < 0:
+        begin = _factor(problem, desk, state, w)
+    p, names, row = state.counts[w], state.begins[w], desk.b
+    share, trace = state.factors[begin], state.factors[begin + 1]
+    cross, square = between(problem, v, w), 0.0
+    for a in range(p):
+        r = between(problem, v, np.int64(state.parents[names + a]))
+        row[a] = r
+        cross -= state.factors[begin + 2 + a] * r
+        square += r * r
+    gain = -np.inf
+    if cross * cross >= 0.999 * least * share * (1.0 - square * trace):
+        own, at = 1.0, begin + 2 + p
+        for a in range(p):
+            entry = 0.0
+            for c in range(a + 1):
+                entry += state.factors[at + c] * row[c]
+            own -= entry * entry
+            at += a + 1
+        gain = gain_of(problem, share, cross, own)
+    return gain
+
+
+@kernel(_nrt=False)
+def _find_gainers(problem, desk, state, move, v, first, here):  # type: ignore[no-untyped-def]
+    """Mark by a count of 0 who of the candidates first..here of v would gain by it, others by -1.
+
+    One call for all of them: handing over all these arrays takes longer than one of the tests.
+    """
+    least, free = least_gain(problem), len(problem.rules.cause) == 0
+    for i in range(first, here):
+        w = move.names[i]
+        move.change[i], move.counts[i] = 0.0, -1
+        if free or may(problem.rules, v, w):
+            gain = _gain_through(problem, desk, state, w, v, least)
+            if gain > GAIN:
+                move.counts[i] = 0
 
 
 # ------------------------------------------------------------------ one variable in the order
@@ -176,6 +351,16 @@ def _by_rank(problem, state, move, v):  # type: ignore[no-untyped-def]
     first = problem.indptr[v]
     m = problem.indptr[v + 1] - first
     names, places = move.names, move.places
+    if 8 * m > len(state.order):  # most of them: by going through the order
+        for i in range(m):
+            move.listed[state.rank[problem.indices[first + i]]] = True
+        at = 0
+        for place in range(len(state.order)):
+            if move.listed[place]:
+                move.listed[place] = False
+                names[at], places[at] = state.order[place], place
+                at += 1
+        return m
     for i in range(m):
         places[i] = state.rank[problem.indices[first + i]]
     gap = np.int64(1)  # a shell sort: short, and quick to compile
@@ -195,12 +380,12 @@ def _by_rank(problem, state, move, v):  # type: ignore[no-untyped-def]
 
 
 @kernel(**INSIDE)
-def _walk(problem, desk, state, move, v, m, stop):  # type: ignore[no-untyped-def]
+def _walk(problem, desk, state, move, v, m, stop, worst):  # type: ignore[no-untyped-def]
     """Take v from its place to behind its first ``stop`` candidates by rank, past one by one.
 
     ``move.own`` gets its cost at each place passed, always from the parents of the place before:
-    what took many steps to find is not lost. Leaves the last parents on the desk; returns their
-    number, and how many candidates precede v.
+    what took many steps to find is not lost. On its way to the causes it ends early where it costs
+    more than ``worst``. Leaves the last parents on the desk; returns their number, and the place.
     """
     own, places = move.own, move.places
     here = np.int64(0)
@@ -208,10 +393,11 @@ def _walk(problem, desk, state, move, v, m, stop):  # type: ignore[no-untyped-de
         desk.names[i] = move.names[i]
         desk.allowed[i] = places[i] < state.rank[v]
         here += desk.allowed[i]
+    _apply_rules(problem, desk, v, m)
     clear(problem, desk, v, m)
     size, share = np.int64(0), 1.0
     for a in range(state.counts[v]):
-        i, above, place = np.int64(0), m, state.rank[state.parents[v, a]]  # type: ignore[assignment]
+        i, above, place = np.int64(0), m, state.rank[state.parents[state.begins[v] + a]]  # type: ignore[assignment]
         while i < above:  # where among the places it is
             middle = (i + above) // 2
             if places[middle] < place:
@@ -221,23 +407,33 @@ def _walk(problem, desk, state, move, v, m, stop):  # type: ignore[no-untyped-de
         if desk.den[i] > COLLINEAR:
             share -= add(problem, desk, m, size, i)
             size += 1
-    size, share = settle(problem, desk, m, size, share)
-    own[here] = cost(problem, share) + problem.penalty * size
+    size, share = _add_needed(problem, desk, m, size, share)
+    size, share = grow_and_shrink(problem, desk, m, size, share)
+    now, least = cost(problem, share) + problem.arc_cost * size, least_gain(problem)
+    own[here] = now
     for i in range(here - 1, stop - 1, -1):
+        if now > worst:
+            return size, np.int64(i + 1)
         desk.allowed[i] = False
         if desk.member[i]:
             t = np.int64(0)
             while desk.chosen[t] != i:
                 t += 1
             share += remove(desk, m, size, t)
-            size, share = settle(problem, desk, m, size - 1, share)
-        own[i] = cost(problem, share) + problem.penalty * size
+            size, share = grow_and_shrink(problem, desk, m, size - 1, share)
+            now = cost(problem, share) + problem.arc_cost * size
+        own[i] = now
     for i in range(here, stop):
-        desk.allowed[i] = True
-        if size < len(desk.y) - 1 and gain_of(problem, share, desk.num[i], desk.den[i]) > GAIN:
-            size, share = settle(problem, desk, m, size, share)
-        own[i + 1] = cost(problem, share) + problem.penalty * size
-    return size, here
+        desk.allowed[i] = may(problem.rules, desk.names[i], v)
+        if (
+            desk.allowed[i]
+            and size < len(desk.y) - 1
+            and desk.num[i] * desk.num[i] > least * share * desk.den[i]
+        ):
+            size, share = grow_and_shrink(problem, desk, m, size, share)
+            now = cost(problem, share) + problem.arc_cost * size
+        own[i + 1] = now
+    return size, np.int64(stop)
 
 
 class _Move(NamedTuple):
@@ -249,42 +445,80 @@ class _Move(NamedTuple):
     change: Any
     fresh: Any  # a candidate's parents, once it is passed
     counts: Any  # their number; -1 where nothing changes
+    listed: Any  # False throughout, by place in the order
 
 
 @kernel
-def _move(width, most):  # type: ignore[no-untyped-def]
+def _move(width, most, d):  # type: ignore[no-untyped-def]
     return _Move(
         np.empty(width, dtype=np.int64), np.empty(width, dtype=np.int64),
         np.empty(width + 1), np.empty(width), np.empty((width, most), dtype=np.int32),
-        np.empty(width, dtype=np.int64),
+        np.empty(width, dtype=np.int64), np.zeros(d, dtype=np.bool_),
     )  # fmt: skip
 
 
 @kernel(inline="always")
-def _look(problem, desk, state, move, v):  # type: ignore[no-untyped-def]
-    """Fill in the move of v; return how many candidates it has and how many precede it."""
+def _look(problem, desk, state, move, v, thorough):  # type: ignore[no-untyped-def]
+    """Fill in the move of v; return its candidates, its first, last and present place.
+
+    Places are numbers of candidates that precede it. A look that is not thorough leaves out the
+    places that are no better where nobody gains by fewer variables to choose from. That holds for
+    the best parents, but growing and shrinking may find better ones among fewer by luck. A thorough
+    one does so at variables with more than 32 parents, whose regressions take long.
+    """
     m = _by_rank(problem, state, move, v)
-    _walk(problem, desk, state, move, v, m, np.int64(0))
-    _, here = _walk(problem, desk, state, move, v, m, m)
-    for i in range(m):
+    low, high = bounds(problem.rules, state.order, state.rank, v)
+    first, last = np.int64(0), m
+    while first < m and move.places[first] <= low:
+        first += 1
+    while last > 0 and move.places[last - 1] >= high:
+        last -= 1
+    here = np.int64(0)
+    while here < m and move.places[here] < state.rank[v]:
+        here += 1
+    hope = 0.0  # what the others may gain at the most, when v comes before them
+    _find_gainers(problem, desk, state, move, v, first, here)
+    for i in range(first, here):
+        if move.counts[i] == 0:
+            _note_change(problem, desk, state, move, i, v, True)
+            hope -= min(move.change[i], 0.0)
+    if hope > 0.0 or thorough:
+        worst = np.inf if thorough else state.costs[v] + hope
+        _, first = _walk(problem, desk, state, move, v, m, first, worst)
+    else:
+        first = here
+    _walk(problem, desk, state, move, v, m, last, np.inf)
+    best = np.inf  # the least that v itself costs further on, by place
+    for i in range(last - 1, here - 1, -1):
+        best = min(best, move.own[i + 1])
+        move.change[i] = best
+    total = -state.costs[v]
+    for i in range(here, last):
         w = move.names[i]
+        if move.change[i] + total >= -GAIN and (not thorough or state.counts[w] > _MANY):
+            return m, first, i, here  # others only lose when v comes after them
         move.change[i], move.counts[i] = 0.0, -1
-        if i < here:
-            touched = _gain_through(problem, desk, state, w, v) > GAIN
-        else:
-            touched = False
-            for a in range(state.counts[w]):
-                touched |= state.parents[w, a] == v
+        touched = False
+        for a in range(state.counts[w]):
+            touched |= state.parents[state.begins[w] + a] == v
         if touched:
-            size, total = _refit(problem, desk, state, w, v, i < here)
-            move.change[i], move.counts[i] = total - state.costs[w], size
-            for a in range(size):
-                move.fresh[i, a] = desk.names[desk.chosen[a]]
-    return m, here
+            _note_change(problem, desk, state, move, i, v, False)
+        total += max(move.change[i], 0.0)
+    return m, first, last, here
 
 
 @kernel(**INSIDE)
-def _best_place(state, move, v, m, here):  # type: ignore[no-untyped-def]
+def _note_change(problem, desk, state, move, i, v, with_v):  # type: ignore[no-untyped-def]
+    """Fill in what changes for candidate number i of v, when v passes it."""
+    w = move.names[i]
+    size, total = _refit(problem, desk, state, w, v, with_v)
+    move.change[i], move.counts[i] = total - state.costs[w], size
+    for a in range(size):
+        move.fresh[i, a] = desk.names[desk.chosen[a]]
+
+
+@kernel(**INSIDE)
+def _best_place(state, move, v, first, last, here):  # type: ignore[no-untyped-def]
     """Return before which candidate v is best put, or -1 where no place is better than its own.
 
     Of places that differ by rounding the first one looked at is taken, whatever the units and the
@@ -294,12 +528,12 @@ def _best_place(state, move, v, m, here):  # type: ignore[no-untyped-def]
     if move.own[here] - state.costs[v] < best - GAIN:
         best, place = move.own[here] - state.costs[v], here
     total = -state.costs[v]
-    for i in range(here - 1, -1, -1):
+    for i in range(here - 1, first - 1, -1):
         total += move.change[i]
         if move.own[i] + total < best - GAIN:
             best, place = move.own[i] + total, i  # type: ignore[assignment]
     total = -state.costs[v]
-    for i in range(here, m):
+    for i in range(here, last):
         total += move.change[i]
         if move.own[i + 1] + total < best - GAIN:
             best, place = move.own[i + 1] + total, i + 1  # type: ignore[assignment]
@@ -315,18 +549,19 @@ def _put(problem, desk, state, move, v, size, here, place):  # type: ignore[no-u
     order, rank, dirty = state.order, state.rank, state.dirty
     indptr, indices = problem.indptr, problem.indices
     state.counts[v], state.costs[v] = size, move.own[place]
+    state.factor_at[v] = -1
     for a in range(size):
-        state.parents[v, a] = desk.names[desk.chosen[a]]
+        state.parents[state.begins[v] + a] = desk.names[desk.chosen[a]]
     for e in range(indptr[v], indptr[v + 1]):
         dirty[indices[e]] = True
     for i in range(min(place, here), max(place, here)):
         w = move.names[i]
         if move.counts[i] < 0:
             continue
-        state.counts[w] = move.counts[i]
+        state.counts[w], state.factor_at[w] = move.counts[i], -1
         state.costs[w] += move.change[i]
         for a in range(move.counts[i]):
-            state.parents[w, a] = move.fresh[i, a]
+            state.parents[state.begins[w] + a] = move.fresh[i, a]
         for e in range(indptr[w], indptr[w + 1]):
             dirty[indices[e]] = True
     old = new = rank[v]
@@ -349,39 +584,43 @@ def _put(problem, desk, state, move, v, size, here, place):  # type: ignore[no-u
 @kernel
 def fit(problem, state, variables):  # type: ignore[no-untyped-def]
     """Grow and shrink the parents of the given variables in the present order."""
-    most = state.parents.shape[1]
-    desk = new_desk(_width(problem), most)
+    width = _width(problem)
+    desk = new_desk(width, min(width, state.most))
     for v in variables:
         size, state.costs[v] = _refit(problem, desk, state, v, np.int64(-1), np.bool_(False))
-        state.counts[v] = size
+        state.counts[v], state.factor_at[v] = size, -1
         for a in range(size):
-            state.parents[v, a] = desk.names[desk.chosen[a]]
+            state.parents[state.begins[v] + a] = desk.names[desk.chosen[a]]
 
 
 @kernel
-def descend(problem, state, looks):  # type: ignore[no-untyped-def]
+def descend(problem, state, looks, thorough):  # type: ignore[no-untyped-def]
     """Make best insertions until none is left; look at ``looks`` variables at the most.
 
+    Looks that are not thorough take less time, and may miss a move, see ``_look``.
     Returns whether all is done, and how many variables moved. A next call goes on where this one
     stopped, so that the result does not depend on how the work is cut.
     """
-    d, most = state.parents.shape
+    d = len(state.order)
     width = _width(problem)
-    desk, move = new_desk(width, most), _move(width, most)
+    most = min(width, state.most)
+    desk, move = new_desk(width, most), _move(width, most, len(state.order))
     queue, cursor, dirty = state.queue, state.cursor, state.dirty
     moved = 0
     while True:
         while cursor[0] < d:
             v = queue[cursor[0]]
+            if dirty[v] and len(problem.rules.moves) > 0 and not problem.rules.moves[v]:
+                dirty[v] = False
             if dirty[v]:
                 if looks == 0:
                     return False, moved
                 looks -= 1
                 dirty[v] = False
-                m, here = _look(problem, desk, state, move, v)
-                place = _best_place(state, move, v, m, here)
+                m, first, last, here = _look(problem, desk, state, move, v, thorough)
+                place = _best_place(state, move, v, first, last, here)
                 if place >= 0:
-                    size, _ = _walk(problem, desk, state, move, v, m, place)
+                    size, _ = _walk(problem, desk, state, move, v, m, place, np.inf)
                     _put(problem, desk, state, move, v, size, here, place)
                     dirty[v] = False
                     moved += 1
@@ -390,7 +629,7 @@ def descend(problem, state, looks):  # type: ignore[no-untyped-def]
         left = 0
         for i in range(d):
             queue[i] = state.order[i]
-            left += dirty[i]
+            left += dirty[i] and (len(problem.rules.moves) == 0 or problem.rules.moves[i])
         if left == 0:
             return True, moved
 
@@ -401,15 +640,15 @@ def shake(problem, state, places, shares):  # type: ignore[no-untyped-def]
 
     ``shares`` in [0, 1) say where. The sum may rise: that is the point.
     """
-    most = state.parents.shape[1]
     width = _width(problem)
-    desk, move = new_desk(width, most), _move(width, most)
+    most = min(width, state.most)
+    desk, move = new_desk(width, most), _move(width, most, len(state.order))
     for e in range(len(places)):
         v, share = state.order[places[e]], shares[e]
-        m, here = _look(problem, desk, state, move, v)
-        place = int(share * (m + 1))
+        m, first, last, here = _look(problem, desk, state, move, v, True)
+        place = first + int(share * (last - first + 1))
         if place != here:
-            size, _ = _walk(problem, desk, state, move, v, m, place)
+            size, _ = _walk(problem, desk, state, move, v, m, place, np.inf)
             _put(problem, desk, state, move, v, size, here, place)
             state.dirty[v] = True
     for i in range(len(state.order)):
@@ -418,27 +657,29 @@ def shake(problem, state, places, shares):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def outsiders(problem, state, keep, first, last):  # type: ignore[no-untyped-def]
-    """Return pairs (u, v), v in first..last: u precedes v, is no candidate of it, and would help.
+def outsiders(problem, state, variables, among, keep, first, last):  # type: ignore[no-untyped-def]
+    """Return pairs (u, v), v of variables first..last: u comes before v and would help it.
 
-    At most the ``keep`` best of each v, the best first, as the rows of an array.
+    It is no candidate of v yet, and ``among`` a list. At most the ``keep`` best of each v, the best
+    first, as the rows of an array.
     """
-    d, most = state.parents.shape
-    desk = new_desk(d, most)
-    names, allowed = desk.names, desk.allowed
-    gains = np.empty(d)
+    d, most = len(state.order), state.most
+    width = min(d, len(among) + most)
+    desk = new_desk(width, most)
+    names, allowed = desk.names, np.zeros(d, dtype=np.bool_)
+    gains = np.empty(width)
     pairs = np.empty((keep * (last - first), 2), dtype=np.int64)
     total = 0
-    for v in range(first, last):
+    for v in variables[first:last]:
         count = state.counts[v]
-        for u in range(d):
-            allowed[u] = state.rank[u] < state.rank[v]
+        for u in among:
+            allowed[u] = state.rank[u] < state.rank[v] and may(problem.rules, u, v)
         for e in range(problem.indptr[v], problem.indptr[v + 1]):
             allowed[problem.indices[e]] = False
         for a in range(count):
-            names[a] = state.parents[v, a]
+            names[a] = state.parents[state.begins[v] + a]
         m = count
-        for u in range(d):
+        for u in among:
             if allowed[u]:
                 names[m] = u
                 m += 1
@@ -469,43 +710,43 @@ def outsiders(problem, state, keep, first, last):  # type: ignore[no-untyped-def
 @kernel
 def coefficients(problem, state, values, first, last):  # type: ignore[no-untyped-def]
     """Write the least-squares coefficients of variables first..last, on the correlation scale."""
-    most = state.parents.shape[1]
+    most = _room(state, first, last)
     desk = new_desk(most + 1, most)
     for v in range(first, last):
         size = state.counts[v]
         for a in range(size):
-            desk.names[a] = state.parents[v, a]
+            desk.names[a] = state.parents[state.begins[v] + a]
         clear(problem, desk, v, size)
         for a in range(size):
-            values[v, a] = 0.0
+            values[state.begins[v] + a] = 0.0
         kept = np.int64(0)
         for a in range(size):
             if desk.den[a] > COLLINEAR:
                 add(problem, desk, size, kept, a)
                 kept += 1
         for c in range(kept):
-            values[v, desk.chosen[c]] = desk.b[c]
+            values[state.begins[v] + desk.chosen[c]] = desk.b[c]
 
 
 @kernel
 def prune(problem, state, first, last):  # type: ignore[no-untyped-def]
-    """Shrink the parents of variables first..last to those that are worth their penalty."""
-    most = state.parents.shape[1]
+    """Shrink the parents of variables first..last to those that are worth their cost."""
+    most = _room(state, first, last)
     desk = new_desk(most + 1, most)
     for i in range(most + 1):
         desk.allowed[i] = False
     for v in range(first, last):
         m = state.counts[v]
         for a in range(m):
-            desk.names[a] = state.parents[v, a]
+            desk.names[a] = state.parents[state.begins[v] + a]
         clear(problem, desk, v, m)
         size, share = np.int64(0), 1.0
         for a in range(m):
             if desk.den[a] > COLLINEAR:
                 share -= add(problem, desk, m, size, a)
                 size += 1
-        size, share = settle(problem, desk, m, size, share)
+        size, share = grow_and_shrink(problem, desk, m, size, share)
         for a in range(size):
-            state.parents[v, a] = desk.names[desk.chosen[a]]
-        state.counts[v] = size
-        state.costs[v] = cost(problem, share) + problem.penalty * size
+            state.parents[state.begins[v] + a] = desk.names[desk.chosen[a]]
+        state.counts[v], state.factor_at[v] = size, -1
+        state.costs[v] = cost(problem, share) + problem.arc_cost * size

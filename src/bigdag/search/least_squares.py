@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 from bigdag.compiled import kernel
 from bigdag.engine import lasso, screening
+from bigdag.engine.exceeding import exceeding, unit_residuals
 from bigdag.engine.objective import losses, on_correlation_scale
 from bigdag.engine.order import rank_of
 from bigdag.search import start_orders
@@ -28,10 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LeastSquaresSearch"]
 
-_CORRELATED = 4.0  # over √n: correlations that make a candidate parent beyond
-_FEW = 200  # candidates of a variable then
+_CORRELATED = 4.0  # over √n: correlations with a residual that make a candidate parent
 _LET_IN = 10  # more of them at a time, where the residuals say so
-_ENOUGH = 1e-4  # of equation (1): what a round of insertions must gain for another round
 _EXACT = 8  # variables up to which every order is weighed
 
 
@@ -47,46 +46,60 @@ class LeastSquaresSearch:
 
     def work(self) -> None:
         """Choose the start and move variables until nothing is gained."""
+        if self.begin():
+            self.improve()
+
+    def begin(self) -> bool:
+        """Fit the best of the starts; tell whether there is time to go on from it."""
         run, gram, learner = self.run, self.run.gram, self.learner
         support = None
         if learner._confined(gram.d):
-            limit = _CORRELATED / np.sqrt(gram.n_samples)
-            support = screening.correlated(gram, limit, _FEW)
-            indptr, indices = support
-            dense = learner.candidates == "auto" and len(indices) > _FEW / 2 * gram.d
-            if not dense:  # else the strongest correlations need not hold the parents
-                shape = (gram.d, gram.d)
-                data = np.ones(len(indices), dtype=np.int8)
-                self.mask = sp.csc_array((data, indices.astype(np.int64), indptr), shape=shape)
-        found = learner._orders(run, ["least_variance"], support)
+            among = None if run.limits is None else run.limits.causes
+            support, self.mask = screening.candidates(
+                gram, learner.candidates == "correlated", among
+            )
+            if run.limits is not None:
+                support = None  # an order is read off all correlations
+                self.mask = run.limits.mask(self.mask)
+        found = [run.possible(o) for o in learner._orders(run, ["least_variance"], support)]
         if isinstance(learner.lambda1, str):
             run.lambda1 = choose_lambda1(
                 gram, found[0], mask=self.mask, gamma=learner.gamma, factor=learner.penalty_,
-                stop=run.out_of_time,
+                limits=run.limits, stop=run.out_of_time,
             )  # fmt: skip
             run.answer_with(run.best_weights, run.best_order)  # its equation (1) has changed
-        if gram.d <= _EXACT and self.mask is None:
+        if self._is_exact():
             found = [start_orders.optimal_order(self._all_costs())]
         best: Arrangement | None = None
         for order in found:
             tried = self._arranged(order, None if best is None else best.weights)
             if self._note("start", tried):
-                return
+                return False
             if best is None or tried.value < best.value:
                 best = tried
         assert best is not None
         columns = np.arange(gram.d)
         while len(columns := self._widen(best, columns)):
             if self._note("start", best):
-                return
-        if (gram.d > _EXACT or self.mask is not None) and not run.out_of_time():
-            self._improve(best)
+                return False
+        self._best = best
+        return not run.out_of_time()
+
+    def improve(self) -> None:
+        """Move variables in the order until nothing is gained."""
+        if not self._is_exact():
+            self._improve(self._best)
+
+    def _is_exact(self) -> bool:
+        """Tell whether every order is weighed."""
+        run = self.run
+        return run.gram.d <= _EXACT and self.mask is None and run.limits is None
 
     def _arranged(self, order: NDArray[np.int64], start: sp.csc_array | None) -> Arrangement:
         run = self.run
         return Arrangement(
             run.gram, run.lambda1, order, mask=self.mask, start=start, tol=self.learner.tol,
-            stop=run.out_of_time,
+            limits=run.limits, stop=run.out_of_time,
         )  # fmt: skip
 
     def _widen(self, arrangement: Arrangement, columns: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -96,23 +109,9 @@ class LeastSquaresSearch:
         """
         if self.mask is None:
             return columns[:0]
-        gram, rank = self.run.gram, rank_of(arrangement.order)
-        B = on_correlation_scale(gram, arrangement.weights)
-        share = 2 * losses(gram, arrangement.weights) * gram.inverse_sd**2  # of the variances
-        limit = _CORRELATED / np.sqrt(gram.n_samples) * np.sqrt(np.maximum(share, 0.0))
-        lists = (self.mask.indptr.astype(np.int64), self.mask.indices.astype(np.int64))
-        found = []
-        for block in gram.blocks(columns):
-            part = sp.csc_array(B[:, block])
-            left = gram.residual_rows(
-                block, part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data
-            )
-            work = partial(_outside, left, block, rank, limit, *lists, _LET_IN)
-            found += gram.each(work, len(block))
-            if self.run.out_of_time():
-                return columns[:0]
-        pairs = np.concatenate([np.empty((0, 2), dtype=np.int64), *found])
-        if not len(pairs):
+        look = self._outside_of_rows if self.run.gram.Z is None else self._outside_of_tiles
+        pairs = look(arrangement, columns)
+        if self.run.out_of_time() or not len(pairs):
             return columns[:0]
         sources, targets = pairs.T
         more = sp.coo_array(
@@ -123,6 +122,60 @@ class LeastSquaresSearch:
         room = np.diff(self.mask.indptr) <= lasso.FEW - _LET_IN
         return np.intersect1d(columns[room[columns]], targets)
 
+    def _outside_of_tiles(
+        self, arrangement: Arrangement, columns: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return pairs (u, v) as `_outside` does, each pair computed in one direction only."""
+        gram, run, order = self.run.gram, self.run, arrangement.order
+        Z = gram.Z
+        assert Z is not None
+        assert self.mask is not None
+        rank = rank_of(order)
+        rows = columns[np.argsort(rank[columns])]
+        B = on_correlation_scale(gram, arrangement.weights)
+        begins = B.indptr.astype(np.int64)
+        coefficients = (begins[:-1], begins[1:], B.indices.astype(np.int64), B.data)
+        limits = np.full(len(rows), _CORRELATED / np.sqrt(gram.n_samples))
+        found = exceeding(
+            gram, rows, order, limits, rank[rows],
+            lambda a, b: unit_residuals(Z, *coefficients, rows[a:b]), run.out_of_time,
+        )  # fmt: skip
+        if found is None:
+            return np.empty((0, 2), dtype=np.int64)
+        targets, sources = rows[found.row], found.column
+        fresh = ~_inside(self.mask, sources, targets)
+        if run.limits is not None:
+            fresh &= run.limits.pairs(sources, targets)
+        keep = np.flatnonzero(fresh)
+        keep = keep[np.lexsort((sources[keep], -np.abs(found.value[keep]), found.row[keep]))]
+        place = np.arange(len(keep)) - np.searchsorted(found.row[keep], found.row[keep])
+        keep = keep[place < _LET_IN]
+        return np.column_stack([sources[keep], targets[keep]])
+
+    def _outside_of_rows(
+        self, arrangement: Arrangement, columns: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return pairs (u, v) as `_outside` does, from correlations that are held."""
+        gram, rank = self.run.gram, rank_of(arrangement.order)
+        assert self.mask is not None
+        B = on_correlation_scale(gram, arrangement.weights)
+        share = 2 * losses(gram, arrangement.weights) * gram.inverse_sd**2  # of the variances
+        limit = _CORRELATED / np.sqrt(gram.n_samples) * np.sqrt(np.maximum(share, 0.0))
+        lists = (self.mask.indptr.astype(np.int64), self.mask.indices.astype(np.int64))
+        found = []
+        for block in gram.blocks(columns):
+            part = sp.csc_array(B[:, block])
+            left = gram.residual_rows(
+                block, part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data
+            )
+            if self.run.limits is not None:
+                left[~self.run.limits.parents(block)] = 0.0
+            work = partial(_outside, left, block, rank, limit, *lists, _LET_IN)
+            found += gram.each(work, len(block))
+            if self.run.out_of_time():
+                break
+        return np.concatenate([np.empty((0, 2), dtype=np.int64), *found])
+
     def _note(self, phase: str, arrangement: Arrangement) -> bool:
         weights, run = arrangement.weights, self.run
         value = arrangement.value if arrangement.complete else None
@@ -132,20 +185,8 @@ class LeastSquaresSearch:
 
     def _improve(self, arrangement: Arrangement) -> None:
         """Insert while much is gained, turn arcs, then swap neighbours until that gains nothing."""
-        stuck = np.zeros(self.run.gram.d, dtype=np.bool_)
-        gain = np.inf
-        while gain > _ENOUGH * arrangement.value:
-            if not len(moves := arrangement.insertions(stuck)):
-                break
-            variables, before = arrangement.order[moves[:, 0]], arrangement.value
-            kept = arrangement.attempt(moves)
-            gain = before - arrangement.value
-            stuck[variables[~kept]] = True
-            if self._note("insertion", arrangement):
-                return
-        while arrangement.reverse():
-            if self._note("reversal", arrangement):
-                return
+        if not arrangement.improve(lambda phase: self._note(phase, arrangement)):
+            return
         swapped = 1
         while swapped:
             swapped = 0
@@ -166,6 +207,17 @@ class LeastSquaresSearch:
                 gram, self.run.lambda1, mask=mask, tol=min(self.learner.tol, 1e-8)
             ).objective
         return costs
+
+
+def _inside(
+    mask: sp.csc_array, rows: NDArray[np.int64], columns: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Tell which entries a mask with sorted indices has."""
+    d = mask.shape[0]
+    there = np.repeat(np.arange(d), np.diff(mask.indptr)) * d + mask.indices
+    wanted = columns * d + rows
+    at = np.minimum(np.searchsorted(there, wanted), max(0, len(there) - 1))
+    return there[at] == wanted if len(there) else np.zeros(len(wanted), dtype=np.bool_)
 
 
 @kernel

@@ -17,7 +17,7 @@ from bigdag.engine.gram import Gram
 from bigdag.engine.objective import log_likelihood, losses, noise_variances
 from bigdag.errors import DataWarning, ParameterError
 from bigdag.search.bic import InsertionSearch
-from bigdag.search.ebic import arc_penalty
+from bigdag.search.ebic import arc_cost
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -89,7 +89,7 @@ class PenaltyPath:
         most, arcs, falls = -np.inf, -1, 0
         answer = None
         for factor in _FACTORS:
-            cost = arc_penalty(gram.n_samples, gram.d, self.gamma, float(factor))
+            cost = arc_cost(gram.n_samples, gram.d, self.gamma, float(factor))
             search = InsertionSearch(run, gram, cost, self.starts, phase="penalty")
             search.work()
             search.hand_over()

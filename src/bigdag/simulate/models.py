@@ -6,7 +6,7 @@ once, then every sample that uses them comes from the same model::
     rng = np.random.default_rng(0)
     dag = random_dag(1000, 2, rng=rng)
     scales = noise_scales(dag.n_nodes, "NV", rng)
-    train, validation = (sample(dag, 1000, scale=scales, rng=rng) for _ in range(2))
+    train, validation = (sample(dag, 1000, variance=scales, rng=rng) for _ in range(2))
 
 ``internally_standardised`` turns such a model into one whose variables all have variance one
 (iSCM), which is sampled in the same way. One sample is X = E (I - W)^-1, computed along the causal
@@ -35,7 +35,7 @@ Seed: TypeAlias = int | np.random.Generator | None
 
 GRAPHS = ("ER", "SF")
 NOISES = ("gaussian", "exponential", "gumbel")
-SCALES = ("EV", "NV")
+VARIANCES = ("EV", "NV")
 
 
 def random_dag(
@@ -102,14 +102,14 @@ def random_dag(
     return DAG(matrix, order=order)
 
 
-def noise_scales(d: int, scale: str | ArrayLike = "EV", rng: Seed = None) -> NDArray[np.float64]:
+def noise_scales(d: int, variance: str | ArrayLike = "EV", rng: Seed = None) -> NDArray[np.float64]:
     """Draw the scales of the noise: one for each variable, part of the model.
 
     Parameters
     ----------
     d : int
         Number of variables.
-    scale : {"EV", "NV"} or array of shape (d,)
+    variance : {"EV", "NV"} or array of shape (d,)
         "EV": 1.0 for all. "NV": uniform in [0.5, 1.5], drawn for each variable. An array of d
         numbers above 0 is checked and returned.
     rng : int, Generator or None
@@ -127,16 +127,16 @@ def noise_scales(d: int, scale: str | ArrayLike = "EV", rng: Seed = None) -> NDA
     >>> bool(0.5 <= scales.min() <= scales.max() <= 1.5)
     True
     """
-    if isinstance(scale, str):
-        _check_word(scale, SCALES, "scale")
-        return np.random.default_rng(rng).uniform(0.5, 1.5, d) if scale == "NV" else np.ones(d)
-    scales = np.array(scale, dtype=np.float64)
+    if isinstance(variance, str):
+        _check_word(variance, VARIANCES, "variance")
+        return np.random.default_rng(rng).uniform(0.5, 1.5, d) if variance == "NV" else np.ones(d)
+    scales = np.array(variance, dtype=np.float64)
     if scales.shape != (d,) or not np.all((scales > 0) & (scales < np.inf)):
         raise ParameterError(
-            f"scale must be 'EV', 'NV' or an array of {d} finite numbers above 0, one for each "
+            f"variance must be 'EV', 'NV' or an array of {d} finite numbers above 0, one for each "
             f"variable. Got an array of shape {scales.shape} instead."
             if scales.shape != (d,)
-            else "scale must hold finite numbers above 0 only."
+            else "variance must hold finite numbers above 0 only."
         )
     return scales
 
@@ -145,7 +145,7 @@ def sample(
     dag: DAG,
     n: int,
     noise: str = "gaussian",
-    scale: str | ArrayLike = "EV",
+    variance: str | ArrayLike = "EV",
     rng: Seed = None,
 ) -> NDArray[np.float64]:
     """Draw n samples X = E (I - W)^-1 of the linear model on a DAG.
@@ -160,7 +160,7 @@ def sample(
         Distribution of E, with location 0 and the given scale. As in the paper and before it, the
         noise is not centred: exponential noise of scale s has mean s and standard deviation s,
         Gumbel noise has mean 0.577 s and standard deviation 1.283 s. All learners centre X.
-    scale : {"EV", "NV"} or array of shape (d,)
+    variance : {"EV", "NV"} or array of shape (d,)
         See `noise_scales`. "NV" draws new scales at each call: for a training and a validation set
         of one model, draw them once and give both calls the array.
     rng : int, Generator or None
@@ -182,14 +182,14 @@ def sample(
     """
     n = _check_count(n, "n", 1)
     generator = np.random.default_rng(rng)
-    scales = noise_scales(dag.n_nodes, scale, generator)
+    scales = noise_scales(dag.n_nodes, variance, generator)
     return _simulate(dag, n, noise, scales, generator, np.empty(0)).T
 
 
 def internally_standardised(
     dag: DAG,
     noise: str = "gaussian",
-    scale: str | ArrayLike = "EV",
+    variance: str | ArrayLike = "EV",
     rng: Seed = None,
     n: int = 2000,
 ) -> tuple[DAG, NDArray[np.float64]]:
@@ -207,7 +207,7 @@ def internally_standardised(
         The arcs and their weights before the rescaling.
     noise : {"gaussian", "exponential", "gumbel"}
         The noise that the model will be sampled with.
-    scale : {"EV", "NV"} or array of shape (d,)
+    variance : {"EV", "NV"} or array of shape (d,)
         The noise scales before the rescaling.
     rng : int, Generator or None
         The seed.
@@ -226,13 +226,13 @@ def internally_standardised(
     --------
     >>> rng = np.random.default_rng(0)
     >>> dag, scales = internally_standardised(random_dag(20, 2, rng=rng), rng=rng)
-    >>> X = sample(dag, 1000, scale=scales, rng=rng)
+    >>> X = sample(dag, 1000, variance=scales, rng=rng)
     >>> bool(abs(X.var(axis=0) - 1).max() < 0.25)
     True
     """
     n = _check_count(n, "n", 2)
     generator = np.random.default_rng(rng)
-    scales = noise_scales(dag.n_nodes, scale, generator)
+    scales = noise_scales(dag.n_nodes, variance, generator)
     sds = np.empty(dag.n_nodes)
     _simulate(dag, n, noise, scales, generator, sds)
     weights = csc_array(dag.weights @ diags_array(1.0 / sds))

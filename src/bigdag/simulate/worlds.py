@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["World", "write_world"]
 
+_UNITS = ("raw", "standardised", "internal", "mixed")
+_FAR = 10  # times as far from zero as it was: an outlier
 _ARC_BYTES = 200  # of an arc while the graph is drawn
 _COLUMN_BYTES = 5000  # of a column while a table is written, beside its numbers
 _PILOT_ROWS = 2000  # of the sample that internally standardised models are measured on
@@ -40,15 +42,19 @@ class World:
     ----------
     d, k, graph : int, float, {"ER", "SF"}
         The DAG, as in `simulate.random_dag`.
-    noise, scale : str
+    noise, variance : str
         The noise, as in `simulate.sample`; scales of "NV" noise are drawn once for all tables.
     n, validation : int
         Rows of the training and of the validation table.
     seed : int
         Of everything random.
-    units : {"raw", "standardised", "internal"}
+    units : {"raw", "standardised", "internal", "mixed"}
         The data as they come; with the mean and the standard deviation of the training table taken
-        out of both tables; or of the internally standardised model (iSCM).
+        out of both tables; of the internally standardised model (iSCM); or each column in a unit of
+        its own, from a hundredth to a hundred times the first one.
+    outliers, missing : float
+        The share of the values of the training table that `damage` makes ten times as large, or
+        takes out.
 
     Examples
     --------
@@ -61,18 +67,24 @@ class World:
     k: float = 1.0
     graph: str = "ER"
     noise: str = "gaussian"
-    scale: str = "EV"
+    variance: str = "EV"
     n: int = 1000
     validation: int = 1000
     seed: int = 0
     units: str = "raw"
+    outliers: float = 0.0
+    missing: float = 0.0
 
     def check(self) -> None:
         """Refuse attributes that no world can have, before any work."""
-        if self.units not in ("raw", "standardised", "internal"):
-            raise ParameterError(
-                f"units must be 'raw', 'standardised' or 'internal'. Got {self.units!r} instead."
-            )
+        models._check_word(self.units, _UNITS, "units")
+        for name in ("outliers", "missing"):
+            share = getattr(self, name)
+            if not 0 <= share < 1:
+                raise ParameterError(
+                    f"{name} must be a share of the values, at least 0 and below 1. Got {share!r} "
+                    "instead."
+                )
         models._check_count(self.d, "d", 2)
         for name, least in (("n", 2), ("validation", 2), ("seed", 0)):
             given = getattr(self, name)
@@ -81,7 +93,7 @@ class World:
                     f"{name} must be an integer >= {least}. Got {given!r} instead."
                 )
         for name, words in (
-            ("graph", models.GRAPHS), ("noise", models.NOISES), ("scale", models.SCALES)
+            ("graph", models.GRAPHS), ("noise", models.NOISES), ("variance", models.VARIANCES)
         ):  # fmt: skip
             models._check_word(getattr(self, name), words, name)
         models._count_arcs(self.d, self.k, self.graph)
@@ -100,7 +112,7 @@ class World:
         graph = _ARC_BYTES * arcs + (8 * pairs if self.graph == "ER" and 20 * arcs > pairs else 0)
         pilot = 8 * d * _PILOT_ROWS if self.units == "internal" else 0
         scaled = 0
-        if self.units == "standardised":  # both copies, and what one is made from
+        if self.units in ("standardised", "mixed"):  # both copies, and what one is made from
             scaled = tables + 8 * d * max(n, self.validation)
         if n > d:  # R² by way of the correlations, else by way of the inner products of samples
             scores = max(3 * table, 2 * table + 5 * 8 * d * d)
@@ -113,19 +125,38 @@ class World:
         self.check()
         rng = np.random.default_rng(self.seed)
         dag = models.random_dag(self.d, self.k, self.graph, rng)
-        scales = models.noise_scales(self.d, self.scale, rng)
+        scales = models.noise_scales(self.d, self.variance, rng)
         if self.units == "internal":
             dag, scales = models.internally_standardised(dag, self.noise, scales, rng, _PILOT_ROWS)
         train, validation = (
             models.sample(dag, rows, self.noise, scales, rng) for rows in (self.n, self.validation)
         )
-        if self.units == "standardised":
+        if self.units in ("standardised", "mixed"):
             mean, sd = train.mean(axis=0), train.std(axis=0)
+            if self.units == "mixed":
+                mean, sd = np.zeros(self.d), 10.0 ** rng.uniform(-2, 2, self.d)
             weights = dag.weights.tocoo()
             weights.data = weights.data * sd[weights.row] / sd[weights.col]
             dag = DAG(weights, order=dag.order)
             train, validation = (train - mean) / sd, (validation - mean) / sd
         return dag, train, validation
+
+    def damage(self, table: NDArray[np.float64]) -> None:
+        """Put outliers into a table and take values out of it, in place, by the seed.
+
+        Examples
+        --------
+        >>> world = World(d=20, n=100, missing=0.1)
+        >>> _, train, _ = world.draw()
+        >>> world.damage(train)
+        >>> bool(0.07 < np.isnan(train).mean() < 0.13)
+        True
+        """
+        rng = np.random.default_rng([self.seed, 1])  # the tables stay those of an undamaged world
+        for column in table.T:
+            chance = rng.random(len(column))
+            column[chance < self.outliers] *= _FAR
+            column[chance >= 1 - self.missing] = np.nan
 
 
 def write_world(
@@ -141,8 +172,9 @@ def write_world(
     world : World
         How it is made.
     folder : path-like or Output
-        Gets train.parquet, validation.parquet, truth.parquet and card.json; made if missing. An
-        `Output` says afterwards where they are, should they not be there.
+        Gets train.parquet, which is damaged where the world says so, validation.parquet,
+        truth.parquet and card.json; made if missing. An `Output` says afterwards where they are,
+        should they not be there.
     force : bool, default=False
         Overwrite these files where they exist; other files in the folder are left alone.
     memory_limit : float or str, optional
@@ -153,7 +185,7 @@ def write_world(
     -------
     dict
         The card: the attributes of the world, the version of bigdag, the number of arcs, and
-        ``var_sortability`` and ``r2_sortability`` of the training table.
+        ``var_sortability`` and ``r2_sortability`` of the training table before any damage.
 
     Raises
     ------
@@ -189,6 +221,7 @@ def write_world(
         "var_sortability": _finite(metrics.var_sortability(train, dag)),
         "r2_sortability": _finite(metrics.r2_sortability(train, dag)),
     }
+    world.damage(train)
 
     def fill(new: Path) -> None:
         _write_table(train, dag.names, new / "train.parquet")

@@ -170,7 +170,9 @@ class Plan:
         for dataset, rows in self._pairs:
             n, d = dataset["n"], dataset["d"]
             runs += len(rows)
-            needs |= {(row.name, d, n): METHODS[row.word].memory(n, d) for row in rows}
+            for row in rows:
+                if (row.name, d, n) not in needs:
+                    needs[row.name, d, n] = METHODS[row.word].memory(n, d, row.parameters)
         limits = self.limits
         used = {name for name, _, _ in needs}
         return Estimate(
@@ -250,15 +252,15 @@ def _expand(block: dict[str, Any], first_seed: int) -> Iterator[dict[str, Any]]:
                 "seed": seed, "key": key,
             }  # fmt: skip
         return
-    names = ("d", "n", "graph", "k", "noise", "scale", "units")
+    names = ("d", "n", "graph", "k", "noise", "variance", "units")
     for values in itertools.product(*(block[name] for name in names), seeds):
-        d, n, graph, k, noise, scale, units, seed = values
+        d, n, graph, k, noise, variance, units, seed = values
         k = int(k) if float(k).is_integer() else k
         yield {
-            "name": f"{graph}{k} {noise}-{scale} d={d} n={n}",
-            "graph": graph, "k": k, "d": d, "n": n, "noise": noise, "scale": scale,
+            "name": f"{graph}{k} {noise}-{variance} d={d} n={n}",
+            "graph": graph, "k": k, "d": d, "n": n, "noise": noise, "variance": variance,
             "units": units, "seed": seed,
-            "key": f"{graph}{k}-{noise}-{scale}-d{d}-n{n}-{units}-s{seed}",
+            "key": f"{graph}{k}-{noise}-{variance}-d{d}-n{n}-{units}-s{seed}",
         }  # fmt: skip
 
 

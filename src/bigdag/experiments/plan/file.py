@@ -104,9 +104,9 @@ def absent_extra(word: str, parameters: Mapping[str, Any]) -> str | None:
     method = methods.METHODS[word]
     if not method.installed:
         return method.extra
-    # One method needs a package with one value of a parameter only.
-    dense = parameters.get("engine") == "dense"
-    return "torch" if dense and find_spec("torch") is None else None
+    # Some methods need a package with one value of a parameter only.
+    extra = method.needs(parameters)
+    return extra if extra is not None and find_spec(extra) is None else None
 
 
 def read_plan(path: Path) -> dict[str, Any]:
@@ -204,7 +204,7 @@ class _Reader:
         try:
             method = find_method(row.word)
             # Without its package, what a method takes is not known; none of its runs will begin.
-            if method.installed:
+            if absent_extra(method.word, row.parameters) is None:
                 # Refused here, before the long work, and not by each run.
                 method.build(**row.parameters)._check_parameters()
         except BigdagError as error:

@@ -95,7 +95,7 @@ class Simulated(_Data):
     noise: Several[Literal["gaussian", "exponential", "gumbel"]] = Field(
         ["gaussian"], description="one or more of 'gaussian', 'exponential', 'gumbel'"
     )
-    scale: Several[Literal["EV", "NV"]] = Field(["EV"], description="one or more of 'EV', 'NV'")
+    variance: Several[Literal["EV", "NV"]] = Field(["EV"], description="one or more of 'EV', 'NV'")
     units: Several[Literal["raw", "standardised", "iscm"]] = Field(
         ["raw"], description="one or more of 'raw', 'standardised', 'iscm'"
     )
@@ -236,6 +236,8 @@ def _told(model: type[BaseModel], given: Mapping[str, Any], fault: Any) -> tuple
 
 def _unknown(key: str, model: type[BaseModel], other: type[BaseModel] | None) -> str:
     known = list(model.model_fields)
+    if key == "scale" and "variance" in known:
+        return "unknown key 'scale'. It is called 'variance' now."
     if other is not None:
         if key in other.model_fields:
             kind = "a table of your own" if model is Own else "simulated data (without 'table')"

@@ -1,33 +1,33 @@
-"""The pictures of a report, drawn with matplotlib: dots by method, curves, and stacked bars.
+"""The charts of a report, drawn with matplotlib: dots by method, curves, and stacked bars.
 
 Every method has one colour, marker and line style in all pictures. No two methods of the first
-sixteen share a marker, so that the pictures stay readable in grey print. Sizes are inches; a
-picture is as wide as a page of text.
+sixteen share a marker, so that the pictures stay readable in grey print. Sizes are inches. Each
+chart is drawn as wide as a page of text, and again as narrow as a telephone, with its panels below
+each other.
 """
 
 from __future__ import annotations
 
-import io
-import re
-import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from bigdag.errors import missing_extra
+from bigdag.experiments.report.picture import (
+    GRID,
+    PALE,
+    WIDTH,
+    Picture,
+    heading,
+    lines_of,
+    picture,
+    share,
+)  # fmt: skip
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+__all__ = ["Level", "Style", "bars", "curves", "dots", "styles"]
 
-__all__ = ["Level", "Picture", "Style", "bars", "curves", "dots", "styles"]
-
-WIDTH = 7.2
 _HIGHEST = 10.4  # of one picture; more rows of panels go on in the next
-_INK, _PALE, _GRID = "#1a1a1a", "#5a5a5a", "#d9d9d9"
 # Okabe and Ito's colours, told apart by colour-blind readers, with wine for their yellow, which is
 # too pale on white.
 _COLOURS = (
@@ -55,17 +55,9 @@ _STATUS = {
     "crashed": ("#882255", "\\\\"), "out_of_memory": ("#0072B2", "xxx"),
     "timeout": ("#555555", "--"),
 }  # fmt: skip
-_RC: dict[Any, Any] = {
-    "font.family": "DejaVu Sans", "font.size": 7.5, "axes.labelsize": 7.5, "xtick.labelsize": 7,
-    "ytick.labelsize": 7, "axes.edgecolor": "#808080", "axes.linewidth": 0.6, "text.color": _INK,
-    "axes.labelcolor": _INK, "xtick.color": _INK, "ytick.color": _INK, "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6, "xtick.major.size": 2.5, "ytick.major.size": 2.5,
-    "xtick.minor.size": 0, "ytick.minor.size": 0, "axes.grid": True, "grid.color": _GRID,
-    "grid.linewidth": 0.5, "axes.axisbelow": True, "svg.fonttype": "path",
-    "svg.hashsalt": "bigdag", "legend.frameon": False, "legend.fontsize": 7.5,
-    "hatch.linewidth": 0.6, "axes.spines.top": False, "axes.spines.right": False,
-    "text.usetex": False, "text.parse_math": False,
-}  # fmt: skip
+# An axis that shows differences near 1: its places are those of -log(1 + _NEAR - y).
+_NEAR = 0.004
+_NEAR_TICKS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 1.0)
 
 
 class Style(NamedTuple):
@@ -86,17 +78,6 @@ class Level(NamedTuple):
     name: str
     label: str
     fill: str  # full, open or half
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A drawn picture: its name in files, and its bytes in both formats."""
-
-    name: str
-    png: bytes
-    svg: bytes
-    width: int  # CSS pixels
-    height: int
 
 
 def styles(methods: Sequence[str]) -> dict[str, Style]:
@@ -179,31 +160,62 @@ def dots(
     for number, (across, down) in enumerate(sheets, 1):
         part = frame[frame["column"].isin(across) & frame["row"].isin(down)]
         part = part.sort_values(["row", "column"], kind="stable", key=lambda s: s.map(places))
-        head = 0.04 + (0.22 if title else 0) + (0.2 if levels else 0)
-        height = head + len(down) * (row_height + gap) + 0.45
-        with _figure(WIDTH, height) as figure:
-            _heading(figure, title, number, len(sheets))
-            width = (WIDTH - left - 0.15) / max(len(across), 2)
-            if levels:
-                _level_legend(figure, levels, height - (0.26 if title else 0.06))
-            bottom = {r: height - head - (i + 1) * (row_height + gap) for i, r in enumerate(down)}
-            named: set[Any] = set()  # rows of which a panel has the categories' names
+        words = _parted(title, number, len(sheets))
+
+        def paint(
+            new: Any,
+            width: float,
+            part: pd.DataFrame = part,
+            across: list[str] = across,
+            down: list[str] = down,
+            words: str = words,
+        ) -> Any:
+            narrow = width < WIDTH
+            # Panels side by side. On a telephone those of a row go on below, each with its axis,
+            # and no place is left for what is not there.
+            beside = max(1, int((width - left) / 0.95)) if narrow else len(across)
+            below = gap + (0.14 if narrow else 0.0)
+            there = set(zip(part["row"], part["column"]))
+            place = {
+                (row, column): divmod(i, beside)
+                for row in down
+                for i, column in enumerate(c for c in across if not narrow or (row, c) in there)
+            }  # line of panels within the row, and panel within the line
+            lines = {row: 1 + max(place[at][0] for at in place if at[0] == row) for row in down}
+            starts = dict(zip(down, np.cumsum([0, *lines.values()])))
+            legend = _legend_lines(levels, width)
+            head = 0.04 + _head(words, width) + 0.2 * len(legend)
+            height = head + sum(lines.values()) * (row_height + below) + 0.45
+            figure = new((width, height))
+            top = height - 0.04 - heading(figure, words, width)
+            for i, some in enumerate(legend):
+                _level_legend(figure, some, top - 0.2 * i)
+            each = (width - left - 0.15) / max(min(beside, len(across)), 1 if narrow else 2)
+
+            def low(row: str, line: int = 0) -> float:
+                return height - head - (starts[row] + line + 1) * (row_height + below)
+
+            named: set[float] = set()  # lines of which a panel has the categories' names
             lowest = {c: r for r, c in zip(part["row"], part["column"])}  # the last of each column
             for (row, column), panel in part.groupby(["row", "column"], sort=False):
-                at = left + across.index(column) * width, bottom[row]
-                axes = figure.add_axes(_share((*at, width - 0.3, row_height), WIDTH, height))
-                _dot_panel(axes, panel, categories, look, levels, joined, row not in named)
-                named.add(row)
+                row, column = str(row), str(column)
+                line, panel_at = place[row, column]
+                at = left + panel_at * each, low(row, line)
+                axes = figure.add_axes(share((*at, each - 0.3, row_height), width, height))
+                _dot_panel(axes, panel, categories, look, levels, joined, at[1] not in named)
+                named.add(at[1])
                 if chance is not None:
-                    axes.axvline(chance, color=_PALE, linewidth=0.8, linestyle=(0, (3, 2)))
-                axes.tick_params(labelbottom=row == lowest[column])
+                    axes.axvline(chance, color=PALE, linewidth=0.8, linestyle=(0, (3, 2)))
+                axes.tick_params(labelbottom=narrow or row == lowest[column])
                 axes.set_title(column, fontsize=7.5, pad=3)
-            for row, low in bottom.items():
-                place = 0.05 / WIDTH, (low + row_height + 0.06) / height
-                figure.text(*place, row, fontweight="bold", fontsize=7.5, va="bottom")
-            middle = left + (len(across) * width - 0.3) / 2
-            figure.text(middle / WIDTH, 0.08 / height, xlabel, ha="center", va="bottom")
-            pictures.append(_picture(figure, _numbered(name, number, len(sheets))))
+            for row in down:
+                corner = 0.05 / width, (low(row) + row_height + 0.06) / height
+                figure.text(*corner, row, fontweight="bold", fontsize=7.5, va="bottom")
+            middle = left + (min(beside, len(across)) * each - 0.3) / 2
+            figure.text(middle / width, 0.08 / height, xlabel, ha="center", va="bottom")
+            return figure
+
+        pictures.append(picture(_numbered(name, number, len(sheets)), paint))
     return pictures
 
 
@@ -225,7 +237,7 @@ def _dot_panel(
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
-    lines = {"color": _GRID, "linewidth": 0.5, "zorder": 0, "clip_on": False}
+    lines = {"color": GRID, "linewidth": 0.5, "zorder": 0, "clip_on": False}
     axes.hlines(range(len(categories)), -0.03, 1.03, **lines)
     fills = {level.name: level.fill for level in levels}
     place = {category: i for i, category in enumerate(categories)}
@@ -243,7 +255,7 @@ def _dot_panel(
         at, style = record["at"], look[record["category"]]
         if not np.isfinite(record["mean"]):
             words = str(record.get("cause") or "").replace("_", " ")
-            axes.text(0.0, at, words, fontsize=5.8, color=_PALE, va="center", style="italic")
+            axes.text(0.0, at, words, fontsize=5.8, color=PALE, va="center", style="italic")
             continue
         fill = fills.get(record.get("level", ""), "full")
         axes.plot(
@@ -253,7 +265,7 @@ def _dot_panel(
         )  # fmt: skip
         if not levels and record.get("runs", 0) < record.get("total", 0):
             share = f"{record['runs']:.0f}/{record['total']:.0f}"
-            axes.text(1.06, at, share, fontsize=5.2, color=_PALE, va="center")
+            axes.text(1.06, at, share, fontsize=5.2, color=PALE, va="center")
 
 
 def _filled(fill: str, colour: str) -> str:
@@ -265,13 +277,21 @@ def _filled(fill: str, colour: str) -> str:
     return to_hex((red, green, blue))
 
 
+def _legend_lines(levels: Sequence[Level], width: float) -> list[Sequence[Level]]:
+    """Return the levels by the lines of their legend: one, or a line each where that is long."""
+    if not levels:
+        return []
+    fits = 0.064 * sum(len(level.label) + 5 for level in levels) < width
+    return [levels] if fits else [[level] for level in levels]
+
+
 def _level_legend(figure: Any, levels: Sequence[Level], top: float) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
         Line2D(
-            [], [], color=_PALE, marker="o", linestyle="", markersize=5, label=level.label,
-            markerfacecolor=_filled(level.fill, _PALE),
+            [], [], color=PALE, marker="o", linestyle="", markersize=5, label=level.label,
+            markerfacecolor=_filled(level.fill, PALE),
         )
         for level in levels
     ]  # fmt: skip
@@ -294,6 +314,7 @@ def curves(
     log_y: bool = False,
     ylim: tuple[float, float] | None = None,
     ticks: Sequence[float] | None = None,
+    near_one: bool = False,
 ) -> list[Picture]:
     """Draw a curve with its standard deviation for each method, in a grid of panels.
 
@@ -303,9 +324,12 @@ def curves(
         Of the files.
     frame : DataFrame
         `panel` (its title), `method`, `x`, `mean` and `sd`, in the order to draw. Panels that have
-        a `ylabel` of their own may have axes of their own.
+        a `ylabel` of their own may have axes of their own. Rows with a true `end` are marks of
+        their own, which no line joins.
     ticks : sequence of float, optional
         The places of x to name, where these are few values.
+    near_one : bool, default=False
+        Whether the axis of values up to 1 gives the more room, the nearer they are to 1.
 
     Returns
     -------
@@ -323,37 +347,48 @@ def curves(
         return []
     methods = [m for m in look if m in set(frame["method"])]
     panels = list(dict.fromkeys(frame["panel"]))
+    has_ends = "end" in frame and bool(frame["end"].any())
     entry = 0.55 + 0.057 * max(len(_short(m)) for m in methods)
-    legend_columns = max(1, min(len(methods), int((WIDTH - 0.2) / entry)))
-    legend = 0.1 + 0.16 * -(-len(methods) // legend_columns)
-    across = min(len(panels), 3 if len(panels) != 4 else 2)
-    tall = {1: 2.6, 2: 2.1}.get(-(-len(panels) // across), 1.7)  # of a panel
+    most = min(len(panels), 3 if len(panels) != 4 else 2)
+    tall = {1: 2.6, 2: 2.1}.get(-(-len(panels) // most), 1.7)  # of a panel
     pitch = tall + 0.58
-    fit = across * max(1, int((_HIGHEST - legend - 0.4) / pitch))
+
+    def legend_of(width: float) -> tuple[int, float]:
+        """Return the columns and the height of the legend."""
+        columns = max(1, min(len(methods), int((width - 0.2) / entry)))
+        return columns, 0.1 + 0.16 * -(-(len(methods) + has_ends) // columns)
+
+    fit = most * max(1, int((_HIGHEST - legend_of(WIDTH)[1] - 0.4) / pitch))
     sheets = [panels[i : i + fit] for i in range(0, len(panels), fit)]
     pictures = []
     for number, shown in enumerate(sheets, 1):
-        lines = -(-len(shown) // across)
-        head = 0.26 if title else 0.02
-        height = head + lines * pitch + legend
-        with _figure(WIDTH, height) as figure:
-            _heading(figure, title, number, len(sheets))
-            width = WIDTH / across
+        words = _parted(title, number, len(sheets))
+
+        def paint(new: Any, width: float, shown: list[str] = shown, words: str = words) -> Any:
+            across = most if width == WIDTH else 1
+            columns, legend = legend_of(width)
+            lines = -(-len(shown) // across)
+            height = 0.04 + _head(words, width) + lines * pitch + legend
+            figure = new((width, height))
+            heading(figure, words, width)
+            each = width / across
             for i, panel in enumerate(shown):
                 row, column = divmod(i, across)
                 box = (
-                    column * width + 0.58, legend + 0.38 + (lines - 1 - row) * pitch,
-                    width - 0.74, tall,
+                    column * each + 0.58, legend + 0.38 + (lines - 1 - row) * pitch,
+                    each - 0.74, tall,
                 )  # fmt: skip
-                axes = figure.add_axes(_share(box, WIDTH, height))
+                axes = figure.add_axes(share(box, width, height))
                 part = frame[frame["panel"] == panel]
                 own = str(part["ylabel"].iloc[0]) if "ylabel" in part else ylabel
-                _curve_panel(axes, part, look, log_x, log_y, ylim, ticks)
+                _curve_panel(axes, part, look, log_x, log_y, ylim, ticks, near_one)
                 axes.set_title(panel, fontsize=7.5, pad=4)
                 axes.set_ylabel(own if column == 0 or "ylabel" in part else "")
                 axes.set_xlabel(xlabel if i + across >= len(shown) else "")
-            _method_legend(figure, methods, look, legend_columns)
-            pictures.append(_picture(figure, _numbered(name, number, len(sheets))))
+            _method_legend(figure, methods, look, columns, has_ends)
+            return figure
+
+        pictures.append(picture(_numbered(name, number, len(sheets)), paint))
     return pictures
 
 
@@ -365,6 +400,7 @@ def _curve_panel(
     log_y: bool,
     ylim: tuple[float, float] | None,
     ticks: Sequence[float] | None,
+    near_one: bool,
 ) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
@@ -375,6 +411,14 @@ def _curve_panel(
     shown = [m for m in look if m in set(part["method"])]
     for place, method in enumerate(shown):
         mine, style = part[part["method"] == method], look[method]
+        if "end" in mine:
+            ends = mine["end"].to_numpy(dtype=bool)
+            axes.plot(
+                mine["x"][ends], mine["mean"][ends], linestyle="", marker=style.marker,
+                markersize=style.size(6.4), markerfacecolor="white", markeredgecolor=style.colour,
+                markeredgewidth=1.2, zorder=5 + place / 100,
+            )  # fmt: skip
+            mine = mine[~ends]
         x, mean, sd = (mine[c].to_numpy(dtype=float) for c in ("x", "mean", "sd"))
         # Few markers a line, begun at different places, so that those of equal curves all show.
         # Numbers are shares of the panel's diagonal.
@@ -388,9 +432,15 @@ def _curve_panel(
             x, mean, color=style.colour, linestyle=style.dashes, linewidth=1.2,
             marker=style.marker, markersize=style.size(4.8), markeredgecolor="white",
             markeredgewidth=0.4, markevery=every, zorder=3 + place / 100,
-            clip_on=log_y or ylim is None,
+            clip_on=log_y or not (ylim or near_one),
         )  # fmt: skip
-    if ylim:
+    if near_one:
+        back = lambda place: 1 + _NEAR - 10.0**-place  # noqa: E731
+        axes.set_yscale("function", functions=(near_one_place, back))
+        axes.set_yticks(_NEAR_TICKS, [_number(tick) for tick in _NEAR_TICKS])
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.set_ylim(-0.02, 1.0)
+    elif ylim:
         axes.set_ylim(*ylim)
     spread = part["x"].min(), part["x"].max()
     if ticks is not None:
@@ -415,8 +465,13 @@ def _curve_panel(
         axes.yaxis.set_minor_formatter(NullFormatter())
 
 
+def near_one_place(value: Any) -> Any:
+    """Return the place of a value up to 1 on an axis that shows differences near 1."""
+    return -np.log10(1 + _NEAR - np.minimum(value, 1.0))
+
+
 def _method_legend(
-    figure: Any, methods: Sequence[str], look: Mapping[str, Style], columns: int
+    figure: Any, methods: Sequence[str], look: Mapping[str, Style], columns: int, has_ends: bool
 ) -> None:
     from matplotlib.lines import Line2D
 
@@ -428,6 +483,13 @@ def _method_legend(
         )
         for m in methods
     ]  # fmt: skip
+    if has_ends:
+        handles.append(
+            Line2D(
+                [], [], color=PALE, linestyle="", marker="o", markersize=6.4,
+                markerfacecolor="white", markeredgewidth=1.2, label="open: the DAG",
+            )
+        )  # fmt: skip
     figure.legend(
         handles=handles, loc="lower center", ncols=columns, handlelength=3.2, columnspacing=1.2,
         borderaxespad=0.2, labelspacing=0.35, handletextpad=0.5,
@@ -453,28 +515,30 @@ def bars(name: str, frame: pd.DataFrame, *, title: str = "") -> list[Picture]:
     ).reindex(methods)
     look = {s: _STATUS.get(s, ("#ffffff", "oo")) for s in [*known, *other]}
     left = min(2.3, 0.25 + 0.064 * max(len(_short(m)) for m in methods))
-    legend = 0.1 + 0.17 * -(-len(look) // 5)
-    head = 0.32 if title else 0.1
-    height = head + 0.21 * len(methods) + 0.45 + legend
-    with _figure(WIDTH, height) as figure:
-        _heading(figure, title, 1, 1)
-        box = (left, legend + 0.4, WIDTH - left - 0.2, 0.21 * len(methods))
-        axes = figure.add_axes(_share(box, WIDTH, height))
+
+    def paint(new: Any, width: float) -> Any:
+        beside = 5 if width == WIDTH else 3
+        legend = 0.1 + 0.17 * -(-len(look) // beside)
+        height = 0.1 + _head(title, width) + 0.21 * len(methods) + 0.45 + legend
+        figure = new((width, height))
+        heading(figure, title, width)
+        box = (left, legend + 0.4, width - left - 0.2, 0.21 * len(methods))
+        axes = figure.add_axes(share(box, width, height))
         start = np.zeros(len(methods))
         label = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
         widest = counts.sum(axis=1).max()
         for status, (colour, hatch) in look.items():
-            width = counts[status].to_numpy(dtype=float)
+            runs = counts[status].to_numpy(dtype=float)
             axes.barh(
-                range(len(methods)), width, 0.74, left=start, color=colour, hatch=hatch,
+                range(len(methods)), runs, 0.74, left=start, color=colour, hatch=hatch,
                 edgecolor="white" if hatch else "#808080", linewidth=0.4,
             )  # fmt: skip
-            for at in np.flatnonzero(width > widest * 0.025):
+            for at in np.flatnonzero(runs > widest * 0.025):
                 axes.text(
-                    start[at] + width[at] / 2, at, f"{width[at]:.0f}", fontsize=6, ha="center",
+                    start[at] + runs[at] / 2, at, f"{runs[at]:.0f}", fontsize=6, ha="center",
                     va="center_baseline", bbox=label if hatch else None,
                 )  # fmt: skip
-            start += width
+            start += runs
         axes.set_yticks(range(len(methods)), [_short(m) for m in methods])
         axes.set(ylim=(len(methods) - 0.4, -0.6), xlim=(0, widest * 1.01), xlabel="runs")
         axes.xaxis.get_major_locator().set_params(integer=True)
@@ -483,66 +547,25 @@ def bars(name: str, frame: pd.DataFrame, *, title: str = "") -> list[Picture]:
         handles = [
             Patch(
                 facecolor=c, hatch=h, edgecolor="white" if h else "#808080", linewidth=0.4,
-                label=s.replace("_", " "),
+                label=_short(s.replace("_", " "), 60 if beside == 5 else 18),
             )
             for s, (c, h) in look.items()
         ]  # fmt: skip
         figure.legend(
-            handles=handles, loc="lower center", ncols=5, columnspacing=1.4, borderaxespad=0.2
+            handles=handles, loc="lower center", ncols=beside, columnspacing=1.4, borderaxespad=0.2
         )
-        return [_picture(figure, name)]
+        return figure
+
+    return [picture(name, paint)]
 
 
-@contextmanager
-def _figure(width: float, height: float) -> Iterator[Any]:
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise missing_extra("matplotlib", "plot", "A report") from None
-    with matplotlib.rc_context(_RC), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # names in scripts the font lacks
-        yield Figure(figsize=(width, height), facecolor="white")
+def _head(title: str, width: float) -> float:
+    """Return the height of a title, as `heading` writes it."""
+    return 0.15 * len(lines_of(title, width)) + (0.07 if title else 0.0)
 
 
-def _picture(figure: Any, name: str) -> Picture:
-    files = []
-    for kind, extra in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
-        file = io.BytesIO()
-        figure.savefig(file, format=kind, dpi=160, metadata=extra)
-        files.append(file.getvalue())
-    svg = _compact(files[1])
-    width, height = figure.get_size_inches()
-    return Picture(name, files[0], svg, round(width * 96), round(height * 96))
-
-
-def _compact(svg: bytes) -> bytes:
-    """Return an SVG document without what nobody sees, which is a third of matplotlib's.
-
-    Examples
-    --------
-    >>> _compact(b'<svg> <!-- a --> <g id="axes_1"> <path d="M 0.1234 1"/> </g> </svg>')
-    b'<svg><g><path d="M 0.12 1"/></g></svg>'
-    """
-    svg = re.sub(rb"<!DOCTYPE[^>]*>|<!--.*?-->|<metadata>.*?</metadata>", b"", svg, flags=re.S)
-    svg = re.sub(rb'<g id="[^"]*_\d+"', b"<g", svg)  # nothing refers to groups
-    # Two decimals are a hundredth of a point. Scales need all of theirs.
-    svg = re.sub(rb"scale\([^)]*\)|(\d\.\d\d)\d+", lambda m: m[1] or m[0], svg)
-    return re.sub(rb"\s+", b" ", re.sub(rb">\s+<", b"><", svg)).replace(b' "', b'"')
-
-
-def _heading(figure: Any, title: str, number: int, of: int) -> None:
-    if title:
-        words = f"{title} ({number} of {of})" if of > 1 else title
-        height = figure.get_size_inches()[1]
-        figure.text(
-            0.05 / WIDTH, 1 - 0.06 / height, words, va="top", fontsize=8.5, fontweight="bold"
-        )
-
-
-def _share(box: tuple[float, ...], width: float, height: float) -> tuple[float, ...]:
-    """Return a box (left, bottom, width, height) in inches as shares of the figure."""
-    return box[0] / width, box[1] / height, box[2] / width, box[3] / height
+def _parted(title: str, number: int, of: int) -> str:
+    return f"{title} ({number} of {of})" if title and of > 1 else title
 
 
 def _numbered(name: str, number: int, of: int) -> str:

@@ -61,3 +61,29 @@ for (const box of document.querySelectorAll(".table")) {
     });
   });
 }
+
+// The list of contents marks the part that one reads.
+const links = new Map(Array.from(document.querySelectorAll("nav a"), (link) =>
+  [link.getAttribute("href").slice(1), link]));
+const mark = () => {
+  let here = null;
+  for (const part of document.querySelectorAll("section[id]")) {
+    if (part.getBoundingClientRect().top < innerHeight / 3) here = part.id;
+  }
+  for (const [name, link] of links) {
+    if (name === here) link.setAttribute("aria-current", "true");
+    else link.removeAttribute("aria-current");
+  }
+  const shown = links.get(here);
+  const bar = document.querySelector("nav");
+  if (shown && bar.scrollWidth > bar.clientWidth) {
+    bar.scrollLeft = shown.offsetLeft - bar.clientWidth / 3;
+  }
+};
+let asked = false;
+addEventListener("scroll", () => {
+  if (asked) return;
+  asked = true;
+  requestAnimationFrame(() => { asked = false; mark(); });
+}, { passive: true });
+mark();

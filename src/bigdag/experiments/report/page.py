@@ -8,8 +8,6 @@ is whole, only not sortable.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +20,8 @@ import numpy as np
 import pandas as pd
 
 from bigdag.errors import missing_extra
-from bigdag.experiments.report.figures import Picture
+from bigdag.experiments.report.picture import NARROW, Picture
+from bigdag.page.document import content_policy
 
 __all__ = ["Figure", "Listing", "Section", "Table", "page"]
 
@@ -46,6 +45,16 @@ class Figure:
     def source(self) -> str:
         """The picture as the address of an image."""
         return _data(self.picture.svg)
+
+    @property
+    def narrow_source(self) -> str:
+        """The narrow picture as an address in a list of sources, where a space would end it."""
+        return _data(self.picture.narrow, space="%20")
+
+    @property
+    def narrow_width(self) -> int:
+        """The width of the narrow picture in CSS pixels."""
+        return round(NARROW * 96)
 
     @property
     def links(self) -> list[tuple[str, str]]:
@@ -100,12 +109,14 @@ class Listing:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page with a heading; paragraphs are plain text."""
+    """A part of the page with a heading; paragraphs and points are plain text."""
 
     name: str
     title: str
     paragraphs: Sequence[str] = ()
     items: Sequence[Figure | Table | Listing] = field(default_factory=tuple)
+    short: str = ""  # its name in the list of contents; the title by default
+    points: Sequence[str] = ()  # a list, before the paragraphs
 
 
 def page(
@@ -141,12 +152,9 @@ def page(
     environment = _environment()
     here = files("bigdag.experiments.report")
     style, script = (here.joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
-    policy = (
-        f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; "
-        "base-uri 'none'; form-action 'none'"
-    )
     text: str = environment.get_template("page.html.j2").render(
-        title=title, lead=lead, facts=facts, sections=sections, policy=policy, generator=GENERATOR,
+        title=title, lead=lead, facts=facts, sections=sections,
+        policy=content_policy(style, script), generator=GENERATOR,
         # These two are files of the package, and nothing else is written as it is.
         style=_as_it_is(style), script=_as_it_is(script),
     )  # fmt: skip
@@ -172,18 +180,7 @@ def _as_it_is(text: str) -> Any:
     return Markup(text)
 
 
-def _hash(text: str) -> str:
-    """Return the name of a script or a style sheet in a page's policy.
-
-    Examples
-    --------
-    >>> _hash("alert(1)")
-    "'sha256-bhHHL3z2vDgxUt0W3dWQOrprscmda2Y5pLsLg4GF+pI='"
-    """
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _data(svg: bytes) -> Any:
+def _data(svg: bytes, space: str = " ") -> Any:
     """Return an SVG document as a data URI, which is shorter than with base64.
 
     No sign is left in it that means something in an attribute between double quotes.
@@ -195,7 +192,8 @@ def _data(svg: bytes) -> Any:
     """
     if b"'" not in svg:
         svg = svg.replace(b'"', b"'")
-    return _as_it_is("data:image/svg+xml," + quote(svg, safe=" !$'()*+,-./:;=?@[]_~"))
+    address = "data:image/svg+xml," + quote(svg, safe=" !$'()*+,-./:;=?@[]_~")
+    return _as_it_is(address.replace(" ", space))
 
 
 def _column(name: str, values: pd.Series) -> _Column:

@@ -52,7 +52,7 @@ _TEXTS = [
     "dataset",
     "graph",
     "noise",
-    "scale",
+    "variance",
     "units",
     "method",
     "word",
@@ -141,19 +141,31 @@ class Results:
         """Return the objective over seconds, divided by the best one found on the same data set.
 
         Only runs at the same lambda1 minimise the same thing, so `lambda1` is part of the setting.
+        A row with a true `end` is the DAG's: the iterates before it may have cycles, and then a
+        lower objective than any DAG, so that no line leads from them to it.
         """
         by = [*SETTING, "lambda1", "repetition"]
         best = runs.groupby(by, dropna=False)["objective"].transform("min")
-        series = {}
-        ends = zip(runs["seconds"], runs["objective"])
-        for run, curve, end, floor in zip(runs["run"], runs["curve"], ends, best):
-            # The last iterate of some learners has cycles; the DAG's objective is the end.
-            points = np.array([*(curve or []), end] if curve else [], dtype=np.float64)
-            points = points.reshape(-1, 2)
+        series, ends = {}, []
+        for run, curve, last, floor in zip(
+            runs["run"], runs["curve"], zip(runs["seconds"], runs["objective"]), best
+        ):
+            points = np.array(curve or [], dtype=np.float64).reshape(-1, 2)
             points = points[np.isfinite(points).all(axis=1)]
             if len(points) and floor > 0:
                 series[run] = np.column_stack([points[:, 0], points[:, 1] / floor])
-        return self._curves(runs, series, [*SETTING, "lambda1", "method"], most=60)
+                ends.append((run, last[0], last[1] / floor))
+        group = [*SETTING, "lambda1", "method"]
+        lines = self._curves(runs, series, group, most=60).assign(end=False)
+        table = pd.DataFrame(ends, columns=["run", "end_seconds", "value"])
+        known = runs[["run", *group]].merge(table.dropna(), on="run")
+        if not len(known):
+            return lines
+        last_rows = known.groupby(group, dropna=False, sort=False).agg(
+            seconds=("end_seconds", "mean"), mean=("value", "mean"), sd=("value", "std"),
+            runs=("value", "count"),
+        )  # fmt: skip
+        return self._sorted(pd.concat([lines, last_rows.reset_index().assign(end=True)]))
 
     def resources(self, runs: pd.DataFrame) -> pd.DataFrame:
         """Return peak memory, seconds, and seconds a step in each phase, by size and method."""
@@ -210,11 +222,12 @@ class Results:
         return self._sorted(wide)
 
     def overview(self) -> pd.DataFrame:
-        """Return one row a method and experiment: how it did over all, and what it took."""
+        """Return how each method did in each experiment and kind of units, and what it took."""
+        by = [*_PLAN, "units", "method"]
         rows = []
-        for key, part in self.runs.groupby([*_PLAN, "method"], dropna=False):
+        for key, part in self.runs.groupby(by, dropna=False):
             answers = part[~part["failed"]]
-            row = dict(zip([*_PLAN, "method"], key)) | {
+            row = dict(zip(by, key)) | {
                 "runs": len(part),
                 "failed": int(part["failed"].sum()),
                 "average precision": answers["ap"].mean(),
@@ -411,7 +424,7 @@ def _typed_runs(runs: pd.DataFrame) -> pd.DataFrame:
     made = frame["graph"] + frame["k"].map("{:g}".format).astype(str)
     frame["family"] = made.where(~own, frame["dataset"])
     noise = frame["noise"].map({"gumbel": "Gumbel"}).fillna(frame["noise"].str.capitalize())
-    frame["noise"] = (noise + "-" + frame["scale"]).where(~own, OWN_TABLE)
+    frame["noise"] = (noise + "-" + frame["variance"]).where(~own, OWN_TABLE)
     frame["failed"] = frame["status"].isin(FAILED)
     frame["lambda1"] = [_lambda1(word, job) for word, job in zip(frame["word"], frame["job"])]
     return frame.reset_index(drop=True)

@@ -12,10 +12,11 @@ import numpy as np
 import pandas as pd
 
 from bigdag.experiments.report.results import SETTING
+from bigdag.experiments.report.words import unit_words
 
 __all__ = [
-    "commands", "cut", "cut_words", "datasets", "failures", "machines", "metrics", "named",
-    "parameters", "plans", "precision", "resources", "runs", "sortability", "units",
+    "by_method", "commands", "cut", "cut_words", "datasets", "failures", "machines", "metrics",
+    "named", "parameters", "plans", "precision", "resources", "runs", "sortability", "units",
 ]  # fmt: skip
 
 _MOST_ROWS = 1500  # of a table in the page; the CSV has all
@@ -57,6 +58,32 @@ def cut(frame: pd.DataFrame) -> pd.DataFrame:
 def cut_words(frame: pd.DataFrame) -> str:
     """Return a sentence on rows that are left out, or nothing."""
     return f" Shown: the first {_MOST_ROWS:,}; the CSV has all." if len(frame) > _MOST_ROWS else ""
+
+
+def by_method(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return `Results.overview` with one row a method, and a column for each kind of data.
+
+    Examples
+    --------
+    >>> row = {"experiment": "a", "preset": "", "method": "GD", "runs": 2, "failed": 0,
+    ...        "seconds, median": 1.0, "peak memory, GB": 0.5}
+    >>> both = [{"units": "raw", "average precision": 0.9}, {"units": "iscm"}]
+    >>> by_method(pd.DataFrame([row | one for one in both])).columns.tolist()
+    ['method', 'raw data', 'iSCM data', 'runs', 'failed', 'seconds, median', 'peak memory, GB']
+    """
+    plan = (frame["experiment"] + " " + frame["preset"]).str.strip()
+    plan = plan if plan.nunique() > 1 else plan.str[:0]
+    kind = (plan + ", " + frame["units"].map(unit_words)).str.strip(", ")
+    kinds = kind.where(kind != "", "average precision")
+    table = frame[["method"]].drop_duplicates().set_index("method")
+    for name in dict.fromkeys(kinds):
+        mine = frame[kinds == name].set_index("method")["average precision"]
+        table[name] = mine[~mine.index.duplicated()]
+    groups = frame.groupby("method", sort=False)
+    table["runs"], table["failed"] = groups["runs"].sum(), groups["failed"].sum()
+    table["seconds, median"] = groups["seconds, median"].median()
+    table["peak memory, GB"] = groups["peak memory, GB"].max()
+    return table.reset_index()
 
 
 def precision(frame: pd.DataFrame, both: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -122,22 +149,24 @@ def runs(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def metrics(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return as many rows of the metrics as a page can hold, and which these are."""
-    shown, words = frame, "Averaged over the data sets of a setting."
-    if len(shown) > _MOST_ROWS:
-        shown = shown[shown["directed"]]
-        words += " Directed only; the CSV has the skeletons' too."
-    middle = shown["threshold"].dropna()
-    if len(shown) > _MOST_ROWS and len(middle):
-        nearest = middle.iloc[int(np.argmin(np.abs(middle - 0.3)))]
-        shown = shown[shown["threshold"].isna() | (shown["threshold"] == nearest)]
-        words += f" Threshold {nearest:g} only; the CSV has all."
-    words += cut_words(shown)
-    directed = shown["directed"].map({True: "arcs", False: "skeleton"})
-    shown = shown.assign(threshold=[f"{t:g}" if t >= 0 else "" for t in shown["threshold"]])
-    return named(
-        shown.assign(directed=directed).rename(columns={"directed": "of"}).head(_MOST_ROWS)
-    ), words
+    """Return the metrics with one row a method and setting, and which these are.
+
+    What needs a threshold is that of the DAG's arcs at the threshold nearest to 0.3.
+    """
+    keys = [*SETTING, "method"]
+    values = [name for name in frame if name not in {*keys, "weights", "directed", "threshold"}]
+    arcs = frame[frame["directed"] & (frame["weights"] == "dag")]
+    if not len(arcs):
+        arcs = frame[frame["directed"]]
+    known = arcs["threshold"].dropna()
+    said = "One row a method and setting, averaged over its data sets: arcs of the DAG"
+    if len(known):
+        nearest = known.iloc[int(np.argmin(np.abs(known - 0.3)))]
+        arcs = arcs[arcs["threshold"].isna() | (arcs["threshold"] == nearest)]
+        said += f", at a threshold of {nearest:g} where one is needed"
+    rows = arcs.groupby(keys, dropna=False, sort=False)[values].first().reset_index()
+    said += ". The CSV has all thresholds, raw weights and skeletons too." + cut_words(rows)
+    return named(rows.head(_MOST_ROWS)), said
 
 
 def commands(frame: pd.DataFrame, store: str, out: str) -> list[str]:

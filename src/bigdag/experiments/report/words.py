@@ -11,8 +11,8 @@ import pandas as pd
 from bigdag.experiments.report.results import OWN_TABLE
 
 __all__ = [
-    "common", "in_words", "letters", "plan_name", "plans", "said", "sheets", "slug", "timed",
-    "title", "unanswered", "unit_words",
+    "common", "in_words", "lettered", "letters", "plan_name", "plans", "said", "sheets", "slug",
+    "timed", "title", "unanswered", "unit_words",
 ]  # fmt: skip
 
 
@@ -20,6 +20,13 @@ def plans(frame: pd.DataFrame) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]
     """Iterate over experiments with their presets, and their rows."""
     for key, part in frame.groupby(["experiment", "preset"], sort=False):
         yield (str(key[0]), str(key[1])), part
+
+
+def lettered(frame: pd.DataFrame) -> Iterator[tuple[str, tuple[str, str], pd.DataFrame]]:
+    """Iterate over experiments as `plans` does, with the letter of each one's figure."""
+    parts = list(plans(frame))
+    for letter, (plan, part) in zip(letters(len(parts)), parts):
+        yield letter, plan, part
 
 
 def _field(name: str, value: Any) -> str:
@@ -34,6 +41,8 @@ def _field(name: str, value: Any) -> str:
 
 def said(frame: pd.DataFrame, fields: Sequence[str]) -> pd.Series:
     """Return the words for some fields of each row."""
+    if not fields:  # some versions of pandas give no rows where there are no columns
+        return pd.Series("", index=frame.index, dtype=object)
     words = [
         ", ".join(filter(None, (_field(name, value) for name, value in zip(fields, row))))
         for row in frame[list(fields)].itertuples(index=False)
@@ -92,16 +101,21 @@ def unit_words(units: str) -> str:
 
 
 def in_words(frame: pd.DataFrame) -> str:
-    """Return which methods are best and worst in a frame of average precisions."""
+    """Return which methods are best and worst in a frame of average precisions, units apart."""
     if not len(frame) or frame["method"].nunique() < 2:
         return ""
-    means = frame.dropna(subset=["mean"]).groupby("method")["mean"].mean().sort_values()
-    if len(means) < 2:
-        return ""
-    return (
-        f"Highest on average: {means.index[-1]} ({means.iloc[-1]:.2f}); lowest: {means.index[0]} "
-        f"({means.iloc[0]:.2f})."
-    )
+    parts = list(frame.groupby("units", sort=False)) if "units" in frame else [("", frame)]
+    said = []
+    for units, part in parts:
+        means = part.dropna(subset=["mean"]).groupby("method")["mean"].mean().sort_values()
+        if len(means) < 2:
+            continue
+        where = f" on {unit_words(str(units))}" if len(parts) > 1 else ""
+        said.append(
+            f"Highest on average{where}: {means.index[-1]} ({means.iloc[-1]:.2f}); lowest: "
+            f"{means.index[0]} ({means.iloc[0]:.2f})."
+        )
+    return " ".join(said)
 
 
 def sheets(frame: pd.DataFrame, most: int = 6) -> Iterator[pd.DataFrame]:

@@ -17,13 +17,15 @@ import pandas as pd
 
 from bigdag import __version__
 from bigdag.experiments.report import figures, tables, words
-from bigdag.experiments.report.figures import Level, Picture, Style
+from bigdag.experiments.report.conclusions import conclusions
+from bigdag.experiments.report.figures import Level, Style
 from bigdag.experiments.report.folder import PAGE, earlier_files, put
 from bigdag.experiments.report.page import Figure, Listing, Section, Table, page
+from bigdag.experiments.report.picture import Picture
 from bigdag.experiments.report.results import OWN_TABLE, SETTING, Results, summarise
 from bigdag.experiments.store import Store
 
-__all__ = ["write_report"]
+__all__ = ["Report", "write_report"]
 
 _ROWS = 40  # of data sets in one picture of sortabilities
 _PANELS = 12  # of the objective over time, where no plan was made for curves
@@ -33,6 +35,12 @@ _UNITS = (
     Level("iscm", "internally standardised (iSCM)", "half"),
 )
 _SORTABILITY = (Level("var", "by variance", "full"), Level("r2", "by R²", "open"))
+_SHORT = {
+    "precision": "Precision", "skeleton": "Skeletons", "time": "Over time", "size": "Size, memory",
+    "sortability": "Sortability", "units": "Units", "failures": "Failures",
+    "numbers": "All numbers", "repeat": "Repeat it",
+}  # fmt: skip
+_AXIS = "The axis gives the more room, the nearer values are to 1."
 _DIRECTED = (Level("ap", "arcs", "full"), Level("skeleton", "skeleton", "open"))
 
 
@@ -78,14 +86,14 @@ def write_report(
     earlier = earlier_files(target, force)
     with Store(store_path, read_only=True) as store:
         results = Results.of(store.runs(), store.scores())
-    report = _Report(results, Path(store_path), target)
+    report = Report(results, Path(store_path), target)
     return put(report.files | {PAGE: report.text().encode()}, target, earlier)
 
 
 # ------------------------------------------------------------------ what it says
 
 
-class _Report:
+class Report:
     """The parts of a report; making one draws all its pictures."""
 
     def __init__(self, results: Results, store: Path, out: Path) -> None:
@@ -95,9 +103,9 @@ class _Report:
         self.sections = [
             self._overview(),
             self._precision(),
+            self._skeleton(),
             self._time(),
             self._size(),
-            self._skeleton(),
             self._sortability(),
             self._units(),
             self._failures(),
@@ -121,7 +129,10 @@ class _Report:
             (len(runs[[*SETTING, "repetition"]].drop_duplicates()), "data set"),
         )
         facts = [(f"{n:,}", word if n == 1 else f"{word}s") for n, word in counts]
-        return page("bigdag experiments", lead, facts, self.sections)
+        sections = [
+            replace(part, short=_SHORT.get(part.name, part.short)) for part in self.sections
+        ]
+        return page("bigdag experiments", lead, facts, sections)
 
     # The parts keep to one shape: frames to CSV, pictures of them, a table, words.
 
@@ -151,20 +162,21 @@ class _Report:
             "size of their weights; 1 is best, and the empty graph has the share of true arcs, "
             "near 0. It needs no threshold.",
             "Which weights are scored: as in the paper, the raw weights of a learner that has them "
-            "(NOTEARS, GOLEM: before cycles are cut), and else the weights of the DAG. The tables "
-            "have both. Averages are over the runs that gave an answer; how many did not stands "
-            "beside them.",
+            "(NOTEARS, GOLEM, DAGMA: before cycles are cut), and else the weights of the DAG. The "
+            "tables have both. Averages are over the runs that gave an answer; how many did not "
+            "stands beside them.",
         ]
+        title, points = "Conclusions", conclusions(self.results)
         if not len(frame):
-            return Section("overview", "In short", ["Nothing has been run yet."])
+            return Section("overview", title, [], [], title, points)
         table = Table(
             "methods",
-            "Methods over all data sets of an experiment. Only methods with the same data sets and "
+            "Average precision of each method, by experiment and kind of data. Only methods with "
             "no failures compare; the sections below compare like with like.",
-            tables.named(frame),
+            tables.by_method(frame),
             self._csv("methods", frame),
         )
-        return Section("overview", "In short", said, [table])
+        return Section("overview", title, said, [table], title, points)
 
     def _precision(self) -> Section:
         results = self.results
@@ -226,19 +238,20 @@ class _Report:
         said = []
         if len(frame):
             csv = self._csv("figure2_over_time", frame)
-            for plan, part in words.plans(frame):
+            for letter, plan, part in words.lettered(frame):
                 shown, common, xlabel, log = words.timed(part, [*SETTING[2:]])
                 drawn = figures.curves(
                     words.slug("figure2", *plan), shown, self.look, xlabel=xlabel, log_x=log,
-                    ylabel="average precision", ylim=(-0.02, 1.02),
+                    ylabel="average precision", near_one=True,
                     title=f"Average precision · {words.title(common, plan)}",
                 )  # fmt: skip
                 caption = (
                     f"Average precision of the snapshots over time. {words.title(common, plan)}. "
-                    "A method that has ended keeps its last answer. Shades are standard deviations."
+                    "A method that has ended keeps its last answer. Shades are standard "
+                    f"deviations. {_AXIS}"
                     f"{words.unanswered(final[final['experiment'] == plan[0]])}"
                 )
-                items += self._figures("Figure 2", caption, drawn, csv, shown)
+                items += self._figures(f"Figure 2{letter}", caption, drawn, csv, shown)
         else:
             said.append("There are no snapshots with an average precision (Figure 2).")
         runs = results.figure_runs(2)
@@ -251,7 +264,7 @@ class _Report:
 
     def _objective(self, curves: pd.DataFrame) -> Iterator[Figure]:
         csv = self._csv("objective_over_time", curves)
-        for plan, part in words.plans(curves):
+        for letter, plan, part in words.lettered(curves):
             # Weights of the penalty that one method alone has share a panel.
             fields = [*SETTING[2:], "lambda1"]
             shared = part.groupby(fields, dropna=False)["method"].transform("nunique") > 1
@@ -270,12 +283,16 @@ class _Report:
             caption = (
                 "Objective over time, divided by the best that any method with the same λ1 ended "
                 "with on the same data set; methods with a λ1 of their own stand apart, each "
-                f"divided by its own best. {words.title(common, plan)}. While a learner fits "
-                "without acyclicity its curve can lie below 1; it ends with the objective of the "
-                "DAG. Above 10 it is cut off."
+                f"divided by its own best. {words.title(common, plan)}. Lines are the iterates, "
+                "open marks the DAGs that were handed over. While a learner fits without "
+                "acyclicity, or before it cuts its cycles, its line may lie below any DAG: what "
+                "lies between the end of a line and its open mark is the price of acyclicity. A "
+                "line that falls and jumps up early is a first fit without acyclicity and the "
+                "first DAG after it; one that rises late lowers another score, as GOLEM does a "
+                "likelihood. Above 10 it is cut off."
                 + (f" {left_out} settings with fewer variables are in the CSV." if left_out else "")
             )
-            yield from self._figures("Objective", caption, drawn, csv, shown)
+            yield from self._figures(f"Figure S2{letter}", caption, drawn, csv, shown)
 
     def _size(self) -> Section:
         results = self.results
@@ -290,22 +307,23 @@ class _Report:
         frame = everyone[everyone["mean"].notna()]
         if len(frame):
             csv = self._csv("figure3_over_d", frame)
-            for plan, part in words.plans(frame):
+            for letter, plan, part in words.lettered(frame):
                 fields = ["family", "noise", "n", "units"]
                 panel, common = words.common(part, fields)
                 shown = part.assign(panel=panel, x=part["d"]).sort_values("x", kind="stable")
                 drawn = figures.curves(
                     words.slug("figure3", *plan), shown, self.look, xlabel="variables d",
-                    ylabel="average precision", ylim=(-0.02, 1.02),
+                    ylabel="average precision", near_one=True,
                     title=f"Average precision · {words.title(common, plan)}",
                     ticks=sorted(set(part["d"])), log_x=part["d"].max() > 6 * part["d"].min(),
                 )  # fmt: skip
+                lost = words.unanswered(everyone[everyone["experiment"] == plan[0]])
                 caption = (
                     f"Average precision over the number of variables. {words.title(common, plan)}. "
-                    "Shades are standard deviations. Where a point is missing, no run gave an "
-                    f"answer.{words.unanswered(everyone[everyone['experiment'] == plan[0]])}"
+                    f"Shades are standard deviations. {_AXIS} Where a point is missing, no run "
+                    f"gave an answer.{lost}"
                 )
-                items += self._figures("Figure 3", caption, drawn, csv, shown)
+                items += self._figures(f"Figure 3{letter}", caption, drawn, csv, shown)
         else:
             said.append("No plan has the same kind of data in several sizes d (Figure 3).")
         table = results.resources(runs if len(runs) else results.runs)
@@ -323,7 +341,7 @@ class _Report:
         return Section("size", "Over d (Figure 3), memory and time a step (Table 3)", said, items)
 
     def _resources(self, table: pd.DataFrame, csv: str) -> Iterator[Figure]:
-        for plan, part in words.plans(table):
+        for letter, plan, part in words.lettered(table):
             by = ["n", "d", "method"]
             means = self.results._sorted(part.groupby(by)[["peak_gb", "step"]].mean().reset_index())
             panels = []
@@ -346,7 +364,7 @@ class _Report:
                 "phase 'mas' where a method has one, else the one with the most steps). "
                 f"{' '.join(plan).strip()}."
             )
-            yield from self._figures("Memory and time", caption, drawn, csv, pd.DataFrame())
+            yield from self._figures(f"Figure S3{letter}", caption, drawn, csv, pd.DataFrame())
 
     def _skeleton(self) -> Section:
         results = self.results
@@ -360,7 +378,7 @@ class _Report:
         if not parts[1]["mean"].notna().any():
             return Section("skeleton", title, ["No run has a skeleton's average precision."])
         csv = self._csv("skeleton_average_precision", frame)
-        drawn = self._panels("Skeleton", "skeleton", frame[frame["mean"].notna()], csv, _DIRECTED)
+        drawn = self._panels("Figure S1", "skeleton", frame[frame["mean"].notna()], csv, _DIRECTED)
         said = [
             "The same scores with directions left out, beside those of the arcs: the gap is what a "
             "method loses by turning arcs round."
@@ -396,7 +414,7 @@ class _Report:
         caption = (
             "Sortability of the data sets by variance and by R². Bars are standard deviations."
         )
-        items += self._figures("Sortability", caption, drawn, csv, pd.DataFrame())
+        items += self._figures("Figure S4", caption, drawn, csv, pd.DataFrame())
         runs = self.results.runs
         found = self.results.precision(runs, "var_sortability_found").dropna(subset=["mean"])
         if len(found):
@@ -419,7 +437,7 @@ class _Report:
                 "Sortability by variance of the same data with respect to the DAGs that were "
                 "found. A method that follows variances stands near 1 whatever the truth."
             )
-            items += self._figures("Sortability found", caption, drawn, csv, pd.DataFrame())
+            items += self._figures("Figure S5", caption, drawn, csv, pd.DataFrame())
         items.append(
             Table(
                 "sortability-table",
@@ -437,7 +455,7 @@ class _Report:
             return Section("units", title, ["No data set was run in more than one kind of units."])
         csv = self._csv("raw_against_standardised", frame)
         items: list[Figure | Table] = []
-        for plan, part in words.plans(frame):
+        for letter, plan, part in words.lettered(frame):
             column = (part["noise"] + "\n" + part["family"]).str.replace(f"{OWN_TABLE}\n", "")
             shown = part.assign(
                 row=words.said(part, ["d", "n"]), column=column, category=part["method"],
@@ -453,7 +471,7 @@ class _Report:
                 "that falls from raw to standardised data reads the units. "
                 f"{' '.join(plan).strip()}."
             )
-            items += self._figures("Units", caption, drawn, csv, pd.DataFrame())
+            items += self._figures(f"Figure S6{letter}", caption, drawn, csv, pd.DataFrame())
         table = tables.units(frame)
         items.append(Table("units-table", "Average precision by units.", table, csv))
         return Section("units", title, [], items)
@@ -465,13 +483,13 @@ class _Report:
             return Section("failures", title, ["Nothing has been run yet."])
         csv = self._csv("statuses", frame)
         items: list[Figure | Table] = []
-        for plan, part in words.plans(frame):
+        for letter, plan, part in words.lettered(frame):
             name = words.plan_name(plan)
             drawn = figures.bars(
                 words.slug("statuses", *plan), part, title=f"How the runs ended · {name}"
             )
             caption = f"How the runs of each method ended. {name}."
-            items += self._figures("Statuses", caption, drawn, csv, pd.DataFrame())
+            items += self._figures(f"Figure S7{letter}", caption, drawn, csv, pd.DataFrame())
         failed = tables.failures(self.results.runs)
         said = [
             "A run that ends by its own time limit has answered with what it had. A failure has no "
@@ -493,9 +511,9 @@ class _Report:
         items = []
         metrics = self.results.metrics()
         if len(metrics):
-            shown, words = tables.metrics(metrics)
+            shown, said = tables.metrics(metrics)
             csv = self._csv("metrics", metrics)
-            items.append(Table("metrics", f"Metrics of the final weights. {words}", shown, csv))
+            items.append(Table("metrics", f"Metrics of the final weights. {said}", shown, csv))
         caption = f"All runs: {len(runs):,}." + tables.cut_words(runs)
         items.append(Table("runs", caption, tables.cut(runs), self._csv("runs", runs)))
         return Section("numbers", "All numbers", [], items)

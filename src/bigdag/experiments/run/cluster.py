@@ -16,8 +16,8 @@ import queue
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -30,7 +30,7 @@ from bigdag.experiments.store import Store
 from bigdag.interrupts import terminable, undisturbed
 from bigdag.resources import format_bytes
 
-__all__ = ["run_on_cluster"]
+__all__ = ["joblib_on_cluster", "run_on_cluster"]
 
 _CONNECT = 10.0  # seconds to wait for a scheduler to answer
 _POLL = 0.1  # ... between looks on a worker whether its run has ended
@@ -108,6 +108,26 @@ def run_on_cluster(
         finally:
             with suppress(Exception):  # a cluster that is gone cannot be left in good order
                 client.close(timeout=2)
+
+
+@contextmanager
+def joblib_on_cluster(address: str) -> Iterator[None]:
+    """Give a context in which joblib, and with it a bootstrap, works on a Dask cluster.
+
+    Parameters
+    ----------
+    address : str
+        Of the scheduler, such as "tcp://10.0.0.1:8786".
+    """
+    import joblib
+
+    client = _connect(address)
+    try:
+        with joblib.parallel_config("dask", client=client):
+            yield
+    finally:
+        with suppress(Exception):
+            client.close(timeout=2)
 
 
 def _connect(address: str) -> Any:

@@ -195,7 +195,7 @@ def _write(
 def _simulated(dataset: dict[str, Any]) -> tuple[DAG, Dataset, Dataset]:
     """Draw as many rows for validation as for training (section 4.1)."""
     n = dataset["n"]
-    names = ("d", "k", "graph", "noise", "scale", "seed")
+    names = ("d", "k", "graph", "noise", "variance", "seed")
     world = World(
         **{name: dataset[name] for name in names},
         n=n, validation=n, units=_UNITS[dataset["units"]],

@@ -87,7 +87,7 @@ def _run(job: dict[str, Any], record: dict[str, Any]) -> None:
     parameters = {
         **job["method"]["parameters"], "random_state": job["seed"], "n_jobs": job["threads"],
     }  # fmt: skip
-    _compile(method.build(**parameters), data, dense=method.extra == "torch")
+    _compile(method.build(**parameters), data, dense=method.needs(parameters) == "torch")
     snapshots = _Snapshots(job)
     learner = method.build(
         **parameters,

@@ -1,0 +1,76 @@
+"""The word ``plan``: what a fit of a table will take, before it begins."""
+
+from __future__ import annotations
+
+from bigdag.cli.group import app
+from bigdag.cli.options import (
+    AdjustFor,
+    Batch,
+    Drop,
+    Header,
+    Json,
+    Keep,
+    Layer,
+    MemoryLimit,
+    Method,
+    Missing,
+    NJobs,
+    RowLabels,
+    Settings,
+    Table,
+)
+from bigdag.cli.postponed import postpone
+from bigdag.cli.preparing import prepared_table, wishes_of
+from bigdag.cli.reports import print_json
+
+
+@app.command(epilog="Example:  bigdag plan genes.parquet --method order-search-bic")
+def plan(
+    table: Table,
+    method: Method = "auto",
+    n_jobs: NJobs = None,
+    memory_limit: MemoryLimit = None,
+    settings: Settings = None,
+    header: Header = None,
+    row_labels: RowLabels = None,
+    layer: Layer = None,
+    missing: Missing = None,
+    drop: Drop = None,
+    keep: Keep = None,
+    batch: Batch = None,
+    adjust: AdjustFor = None,
+    as_json: Json = False,
+) -> None:
+    """Say which memory and time a fit of a table will take, from a second of measuring.
+
+    Of a table with missing values, whose correlations are those of the pairs that are there, only
+    the memory is said.
+    """
+    postpone("scipy.stats")
+    from bigdag.cli import display
+    from bigdag.cli.fit import _settings
+    from bigdag.learners.forecast import forecast
+    from bigdag.learners.methods import find_method
+    from bigdag.resources import memory_budget
+
+    chosen = find_method(method)
+    given = _settings(settings or [])
+    given |= {k: v for k, v in {"n_jobs": n_jobs, "memory_limit": memory_limit}.items() if v}
+    chosen.build(**given)._check_parameters()
+    wishes = wishes_of(
+        transform=None, missing=missing or ("auto" if chosen.word == "auto" else None), drop=drop,
+        keep=keep, adjust=adjust, batch=batch, duplicates=None,
+    )  # fmt: skip
+    data = prepared_table(
+        table, wishes, header, row_labels, memory_limit, False, None, layer=layer, n_jobs=n_jobs
+    ).data
+    said = forecast(chosen, data, given)
+    report = {
+        "table": table, "method": chosen.word, "n_samples": said.n, "n_variables": said.d,
+        "memory_bytes": said.memory, "memory_limit_bytes": memory_budget(memory_limit),
+        "seconds": said.seconds, "mean_correlated": said.correlated,
+    }  # fmt: skip
+    if as_json:
+        print_json(report)
+    else:
+        display.show_plan(report)

@@ -1,0 +1,530 @@
+"""What is odd in a table, what it does to the answer, and what helps."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from bigdag.data.convert import Categories, FloatArray, column_blocks
+from bigdag.data.copies import near_copies
+from bigdag.data.dataset import LARGEST
+from bigdag.data.missing import MOST_MISSING, apart, missing_counts, seen_in
+from bigdag.data.raw import Raw, raw_table
+from bigdag.data.scales import Facts, Scale, best_scale, column_facts
+from bigdag.data.transforms import normal_scores
+from bigdag.errors import few_names
+
+__all__ = ["COLUMNS", "Finding", "as_frame", "check", "findings"]
+
+_MANY_ZEROS = 0.3  # the share of values of a column that are exactly zero
+_WIDE = 2  # times as many columns as rows are far more
+_UNITS, _MOST_UNITS = 1e3, 1e4  # ratios of deviations: of 5 and 95 %, of the least and largest
+_FEWEST_ROWS = 10  # that tell a row number from chance
+_TIMES = (
+    datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period,
+)  # fmt: skip
+_DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}")
+_ID_NAME = re.compile(
+    r"(?i:(^|[_\W])(ids?|index|idx|row|key|uuid|barcode|no|nr|num|number|unnamed)([_\W]|$))"
+    r"|[a-z](ID|Id|Index|Key|No)$|(?i:^(row|sample|patient|subject)(id|no|nr|number)$)"
+)
+
+
+class Finding(NamedTuple):
+    """One oddity of a table."""
+
+    finding: str  # one of a closed list of words
+    severity: str  # "error": a fit refuses it; "warning": it harms the answer; "note"
+    columns: tuple[str, ...]  # the columns it is found in; none where it is the table as a whole
+    detail: str  # what was seen
+    effect: str  # what it does to the answer
+    remedy: str  # which option helps
+
+    def sentence(self) -> str:
+        """Return the finding in one line."""
+        where = f" in {few_names(self.columns)}" if self.columns else ""
+        return f"{self.finding}{where}: {self.detail}. {self.remedy}"
+
+
+COLUMNS = ["finding", "severity", "n_columns", "columns", "detail", "effect", "remedy"]
+
+
+def check(table: Any, memory_limit: float | str | None = None) -> pd.DataFrame:
+    """Look at a table before learning from it.
+
+    Parameters
+    ----------
+    table : array, data frame or Dataset, of shape (n_samples, n_features)
+        Anything that a learner takes, also with text and missing values.
+    memory_limit : float or str, optional
+        What the whole process may hold, in bytes or as in "4GB".
+
+    Returns
+    -------
+    DataFrame
+        A row for each finding: what was found ("finding"), how bad it is ("severity": "error",
+        "warning" or "note"), in how many columns and in which, what was seen ("detail"), what it
+        does to the answer ("effect") and which option of `bigdag fit` and `bigdag.prepare` helps
+        ("remedy"). The worst come first; there are no rows where nothing is odd.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> import bigdag
+    >>> x = np.random.default_rng(0).normal(size=(100, 2))
+    >>> table = pd.DataFrame(x, columns=["a", "b"]).assign(one=1, site="north", row=range(100))
+    >>> bigdag.check(table)[["finding", "severity", "columns"]]
+        finding severity   columns
+    0      text    error   (site,)
+    1  row number  warning    (row,)
+    2  constant     note    (one,)
+    """
+    return as_frame(findings(raw_table(table, memory_limit)))
+
+
+def as_frame(found: Sequence[Finding]) -> pd.DataFrame:
+    """Return findings as a data frame."""
+    rows = [{**f._asdict(), "n_columns": len(f.columns)} for f in found]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def findings(raw: Raw) -> list[Finding]:
+    """Return what is odd in the columns of a table, the worst first; X is not changed."""
+    found = list(_all(raw))
+    return sorted(found, key=lambda f: ("error", "warning", "note").index(f.severity))
+
+
+def _all(raw: Raw) -> Iterator[Finding]:
+    yield from _text(raw)
+    X, names = raw.X, raw.names
+    n, d = X.shape
+    if n < 2 or not d:
+        yield Finding(
+            "empty", "error", (), f"{n:,} row{'s' * (n != 1)} and {d:,} column{'s' * (d != 1)} of "
+            "numbers", "a fit refuses the table", "Relations need two columns and many rows.",
+        )  # fmt: skip
+        return
+    infinite, large = np.zeros(d, dtype=bool), np.zeros(d, dtype=bool)
+    for part in column_blocks(n, d):
+        size = np.abs(X[:, part])
+        infinite[part] = np.isinf(size).any(axis=0)
+        large[part] = ((size > LARGEST) & ~np.isinf(size)).any(axis=0)
+    for word, chosen, seen, remedy in (
+        ("infinite", infinite, "values are infinite", "Leave the columns out: --drop."),
+        ("too large", large, f"values are beyond {LARGEST:.0e}, whose squares overflow",
+         "Rescale the columns, or --transform rank."),
+    ):  # fmt: skip
+        if chosen.any():
+            yield Finding(
+                word, "error", _named(names, chosen), seen, "a fit refuses the table", remedy
+            )
+    if infinite.any() or large.any():  # the rest is looked at without them
+        X = X.copy(order="F")
+        X[:, infinite] = np.where(np.isinf(X[:, infinite]), np.nan, X[:, infinite])
+        X[:, large] /= np.finfo(float).max / LARGEST
+    facts = column_facts(X)
+    yield from _missing(raw.X, names)
+    empty = facts.there == 0
+    constant = ~empty & (facts.deviation <= 1e-13 * np.abs(facts.centre))
+    if constant.any():
+        yield Finding(
+            "constant", "note", _named(names, constant), "all values are the same",
+            "they get no arcs", "--drop leaves them out.",
+        )  # fmt: skip
+    live = ~(empty | constant)
+    numbering = _row_numbers(X, names, facts) & live if raw.named else np.zeros(d, dtype=bool)
+    if numbering.any():
+        yield Finding(
+            "row number", "warning", _named(names, numbering),
+            "whole numbers that only rise or fall, count the rows, or are called so",
+            "an ID becomes cause or effect of whatever drifts along the table",
+            "Leave them out: --drop.",
+        )  # fmt: skip
+    groups = near_copies(X)
+    if groups:
+        columns = tuple(names[j] for group in groups for j in group)
+        shown = "; ".join(few_names([names[j] for j in group]) for group in groups[:3])
+        yield Finding(
+            "near copies", "warning", columns,
+            f"{len(groups):,} group{'s' * (len(groups) > 1)} of columns that are nearly the same: "
+            f"{shown}",
+            "no data can tell which of them has the arcs; chance decides",
+            "--duplicates group makes one variable of each group.",
+        )  # fmt: skip
+    ordinary = live & ~numbering
+    yield from _scales(X, names, facts, ordinary)
+    yield from _batches(X, names, facts, ordinary, raw)
+    if d < 2:
+        yield Finding(
+            "one column", "warning", _named(names, live), "there is no other to relate it with",
+            "the graph has no arcs", "Relations need two columns and many rows.",
+        )  # fmt: skip
+    elif n < _FEWEST_ROWS:
+        yield Finding(
+            "few rows", "warning", (), f"{n:,} rows only",
+            "whatever is found may be chance, and comes back in resamples for that reason",
+            "Find more rows; ten for each column tell much more.",
+        )  # fmt: skip
+    elif d > _WIDE * n:
+        yield Finding(
+            "few rows", "note", (), f"{d:,} columns, but {n:,} rows",
+            "only strong relations can be told from chance, and weak arcs are missed",
+            "Keep columns that matter: --keep; trust only the strongest arcs.",
+        )  # fmt: skip
+    yield from _units(names, facts, ordinary)
+
+
+def _named(names: Sequence[str], chosen: npt.NDArray[np.bool_]) -> tuple[str, ...]:
+    return tuple(names[int(j)] for j in np.flatnonzero(chosen))
+
+
+def _text(raw: Raw) -> Iterator[Finding]:
+    dates = tuple(name for name, column in raw.text.items() if _is_date(column.example[1]))
+    for kind, columns in (("date", dates), ("text", tuple(x for x in raw.text if x not in dates))):
+        if columns:
+            row, value = raw.text[columns[0]].example
+            yield Finding(
+                kind, "error", columns,
+                f"no numbers, but categories such as {value[0]!r} in {columns[0]!r}"
+                if isinstance(value, Categories) and value else
+                f"no numbers, such as {str(value)[:40]!r} in row {row} of {columns[0]!r}",
+                "a fit refuses the table",
+                "--drop leaves them out; --batch and --adjust take the effect of groups out."
+                if kind == "text" else "--drop leaves them out; or make them numbers.",
+            )  # fmt: skip
+
+
+def _is_date(value: Any) -> bool:
+    if isinstance(value, _TIMES):
+        return True
+    return isinstance(value, str) and _DATE.fullmatch(value.strip()) is not None
+
+
+def _missing(X: FloatArray, names: Sequence[str]) -> Iterator[Finding]:
+    n, there = len(X), len(X) - missing_counts(X)
+    empty = there == 0
+    if empty.any():
+        yield Finding(
+            "no values", "error", _named(names, empty), "every value is missing",
+            "a fit refuses the table", "Leave them out: --drop.",
+        )  # fmt: skip
+    some = (there < n) & ~empty
+    if some.any():
+        worst = int(np.argmax(np.where(some, n - there, 0)))
+        total = int((n - there[some]).sum())
+        share = (n - there[worst]) / n
+        seen = (
+            f"{total:,} values ({total / X.size:.1%}) are missing, most of them in "
+            f"{names[worst]!r} ({share:.0%})"
+        )
+        pair = apart(X[:, ~empty] if empty.any() else X)
+        if pair is not None:
+            one, other = (_named(names, ~empty)[j] for j in pair[:2])
+            seen += f"; {one!r} and {other!r} are both there {seen_in(pair[2])}"
+        yield Finding(
+            "missing values", "warning", _named(names, some), seen,
+            "named methods refuse the table" if share <= MOST_MISSING else
+            "every method refuses the table, unless --missing says what to do",
+            "--missing pairwise or em uses what is there; --missing drop leaves rows out."
+            + ("" if pair is None else " Leave one of the two out: --drop."),
+        )  # fmt: skip
+
+
+def _row_numbers(X: FloatArray, names: Sequence[str], facts: Facts) -> npt.NDArray[np.bool_]:
+    """Tell which columns look like an ID or the number of the row."""
+    n, d = X.shape
+    found = np.zeros(d, dtype=bool)
+    if n < _FEWEST_ROWS:
+        return found
+    different = (facts.distinct == n) & (facts.there == n)
+    for j in np.flatnonzero(different).tolist():
+        column = X[:, j]
+        steps = np.diff(column)
+        monotone = bool((steps > 0).all() or (steps < 0).all())
+        counting = bool(facts.whole[j] and column.max() - column.min() == n - 1)
+        called = bool(facts.whole[j] and _ID_NAME.search(names[j]))
+        found[j] = monotone or counting or called
+    return found
+
+
+# ------------------------------------------------------------------ scales and units
+
+
+def _scales(
+    X: FloatArray, names: Sequence[str], facts: Facts, ordinary: npt.NDArray[np.bool_]
+) -> Iterator[Finding]:
+    counts = facts.counts & ordinary
+    skewed, far = facts.skewed & ordinary, (facts.far > 0) & ordinary
+    several = facts.distinct > 2
+    scale = best_scale(X, facts, ordinary) if ordinary.any() else None
+    linear = scale is None or scale.transform == "none"
+    help_ = _scale_words(scale)
+    if counts.any() and 2 * np.count_nonzero(counts & skewed) > np.count_nonzero(counts):
+        yield Finding(
+            "counts", "note" if linear else "warning", _named(names, counts),
+            "whole numbers from zero on, most of them skewed",
+            "the noise of a count grows with it, which looks like arcs",
+            "--transform log1p, or auto." if not linear else help_,
+        )  # fmt: skip
+    zeros = (facts.zeros > _MANY_ZEROS) & several & ordinary
+    if zeros.any():
+        yield Finding(
+            "many zeros", "warning", _named(names, zeros),
+            f"up to {facts.zeros[zeros].max():.0%} of the values are zero",
+            "what zeros have in common, as a low depth of measurement, looks like a relation",
+            "--transform rank or log1p, and leave out columns of zeros nearly only: --drop.",
+        )  # fmt: skip
+    for word, chosen, detail, effect in (
+        ("skewed", skewed & several & ~counts, "values pile up on one side",
+         "relations are bent, and look weaker than they are, or like several arcs"),
+        ("outliers", far & several & ~counts, "",
+         "a few values decide on arcs, and hide others"),
+    ):  # fmt: skip
+        if chosen.any():
+            if word == "outliers":
+                most = int(np.argmax(np.where(chosen, facts.far, 0)))
+                detail = (
+                    f"{int(facts.far[chosen].sum()):,} values are further out than those of a "
+                    f"Gaussian column, most in {names[most]!r}"
+                )
+            severity = "note" if linear else "warning"
+            yield Finding(word, severity, _named(names, chosen), detail, effect, help_)
+
+
+def _scale_words(scale: Scale | None) -> str:
+    if scale is None or scale.transform == "none":
+        return "Relations with others are linear as they are; --transform rank if it is noise."
+    return f"--transform {scale.transform}, or auto, which takes it."
+
+
+def _units(
+    names: Sequence[str], facts: Facts, ordinary: npt.NDArray[np.bool_]
+) -> Iterator[Finding]:
+    sd = facts.deviation[ordinary]
+    if len(sd) < 2:
+        return
+    low, high = np.quantile(sd, [0.05, 0.95])
+    if sd.max() > _MOST_UNITS * sd.min() or high > _UNITS * low:
+        at = np.flatnonzero(ordinary)
+        least, largest = names[at[int(np.argmin(sd))]], names[at[int(np.argmax(sd))]]
+        yield Finding(
+            "units", "note", (largest, least),
+            f"standard deviations run from {sd.min():.2g} ({least!r}) to {sd.max():.2g} "
+            f"({largest!r})",
+            "methods of least squares take the column with the smaller unit as the cause",
+            "--method order-search-bic does not depend on units; --standardise makes them equal.",
+        )  # fmt: skip
+
+
+# ------------------------------------------------------------------ batches
+
+_BATCH_COLUMNS, _BATCH_ROWS = 1000, 500  # that are looked at
+_COMPONENTS, _PURSUED = 5, 10  # leading components that are looked at, and in mixtures of
+_STARTS, _STEPS = 6, 50  # of the search for a mixture
+_SMALLEST = 0.05  # the share of rows of a group
+# What is left of the variance of a Gaussian variable in the best 2, 3 and 4 intervals (Max 1960).
+_GAUSSIAN_REST = {2: 0.3634, 3: 0.1902, 4: 0.1175}
+_CLEAR = 0.5  # groups leave less than this share of that
+_SHIFTED = 0.1  # the share of columns that groups must differ in
+
+
+class _Groups(NamedTuple):
+    """Groups of rows that differ in the mean of many columns."""
+
+    rows: npt.NDArray[np.int64]  # those that were looked at
+    labels: npt.NDArray[np.int64]  # their groups
+    shifted: npt.NDArray[np.bool_]  # which columns differ
+
+
+def _batches(
+    X: FloatArray, names: Sequence[str], facts: Facts, ordinary: npt.NDArray[np.bool_], raw: Raw
+) -> Iterator[Finding]:
+    few = facts.distinct <= 20  # these may be what tells the groups apart
+    several = ordinary & (facts.distinct > 2)
+    groups = _row_groups(X, np.flatnonzero(several), facts.skewed)
+    if groups is None:
+        return
+    sizes = np.bincount(groups.labels)
+    shares = ", ".join(f"{size / len(groups.labels):.0%}" for size in sizes)
+    known = _telling_column(X, names, np.flatnonzero(ordinary & few), raw, groups)
+    yield Finding(
+        "batches", "warning", _named(names, groups.shifted),
+        f"{len(sizes)} groups of rows ({shares}) differ in the mean of "
+        f"{np.count_nonzero(groups.shifted):,} columns"
+        + (f"; column {known!r} tells them apart" if known else ""),
+        "what differs between groups looks like relations between all these columns",
+        f"--batch {known}." if known else "--batch NAME, with a column that tells the groups.",
+    )  # fmt: skip
+
+
+def _row_groups(
+    X: FloatArray, columns: npt.NDArray[np.int64], skewed: npt.NDArray[np.bool_]
+) -> _Groups | None:
+    """Find groups of rows along the leading components of the standardised columns.
+
+    Relations between columns may have larger components than groups do. So mixtures of components
+    are looked at, too, whose scores are as unlike a Gaussian's as groups make them. So are those of
+    skewed columns: of these (d,) the ranks are taken.
+    """
+    n, d = X.shape
+    if n < 20 or len(columns) < 3:
+        return None
+    rng = np.random.default_rng(0)
+    rows = np.arange(n)
+    if n > _BATCH_ROWS:
+        rows = np.sort(rng.choice(n, _BATCH_ROWS, replace=False))
+    some = columns
+    if len(columns) > _BATCH_COLUMNS:
+        some = np.sort(rng.choice(columns, _BATCH_COLUMNS, replace=False))
+    Z = _standard(X[np.ix_(rows, some)], skewed[some])
+    components = _components(Z)
+    scores = np.hstack([components[:, -_COMPONENTS:], _pursued(components, rng)])
+    best, labels = _CLEAR, None
+    least = max(3, int(_SMALLEST * len(rows)))
+    tried = [_intervals(score, max(_GAUSSIAN_REST), least) for score in scores.T]
+    for k, rest in _GAUSSIAN_REST.items():
+        left, found = min((cuts[k - 2] for cuts in tried), key=lambda cut: cut[0])
+        if left / rest < best:
+            best, labels = left / rest / 2, found  # more groups must be clearer by far
+    if labels is None:
+        return None
+    shifted = np.zeros(d, dtype=bool)
+    for part in column_blocks(len(rows), len(columns)):
+        at = columns[part]
+        shifted[at] = _differ(_standard(X[np.ix_(rows, at)], skewed[at]), labels)
+    if np.count_nonzero(shifted) < max(3, _SHIFTED * len(columns)):
+        return None
+    return _Groups(rows, labels, shifted)
+
+
+def _standard(values: FloatArray, skewed: npt.NDArray[np.bool_]) -> FloatArray:
+    """Return columns of median 0 and spread 1, without far values; missing ones are 0.
+
+    In place of skewed columns their normal scores are taken; the values change.
+    """
+    if skewed.any():
+        scores = np.asfortranarray(values[:, skewed])
+        normal_scores(scores)
+        values[:, skewed] = scores
+    low, middle, high = np.nanquantile(values, [0.25, 0.5, 0.75], axis=0)
+    spread = (high - low) / 1.349
+    Z = (values - middle) / np.where(spread > 0, spread, np.inf)
+    Z = np.clip(np.where(np.isnan(Z), 0.0, Z), -3.0, 3.0)
+    return Z - Z.mean(axis=0)
+
+
+def _components(Z: FloatArray) -> FloatArray:
+    """Return the scores (n, k) of the leading principal components."""
+    k = min(_PURSUED, *Z.shape)
+    if Z.shape[1] < len(Z):
+        _, vectors = np.linalg.eigh(Z.T @ Z)
+        return Z @ vectors[:, -k:]
+    values, vectors = np.linalg.eigh(Z @ Z.T)
+    return vectors[:, -k:] * np.sqrt(np.maximum(values[-k:], 0.0))
+
+
+def _pursued(components: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Return mixtures (n, m) of components (n, k) with the least kurtosis or the largest skewness.
+
+    Two groups of like size have a kurtosis of 1 when they are far apart; one in five makes a
+    column skewed. Each step is that of a fixed point, from random starts.
+    """
+    n = len(components)
+    k = min(components.shape[1], n // 20)
+    found = []
+    if k > 1:
+        W = components[:, -k:]
+        spread = W.std(axis=0)
+        W = W / np.where(spread > 0, spread, np.inf)
+        for least_kurtosis in (True, False):
+            for _ in range(_STARTS):
+                w = rng.normal(size=k)
+                for _ in range(_STEPS):
+                    w /= np.linalg.norm(w)
+                    y = W @ w
+                    new = 3 * w - W.T @ y**3 / n if least_kurtosis else W.T @ y**2 / n
+                    length = float(np.linalg.norm(new))
+                    if length == 0 or abs(new @ w) > (1 - 1e-6) * length:
+                        break
+                    w = new
+                found.append(W @ w)
+    return np.column_stack(found) if found else np.empty((n, 0))
+
+
+def _intervals(
+    score: FloatArray, most: int, least: int
+) -> list[tuple[float, npt.NDArray[np.int64]]]:
+    """Cut numbers (n,) into 2, 3, ... `most` intervals, each of `least` numbers or more.
+
+    For each, return the share of the variance that is left in the best intervals, and the interval
+    of each number.
+    """
+    order = np.argsort(score)
+    x = score[order] - score.mean()
+    n = len(x)
+    first, second = np.concatenate([[0], np.cumsum(x)]), np.concatenate([[0], np.cumsum(x**2)])
+    i, j = np.arange(n + 1)[:, None], np.arange(n + 1)[None, :]
+    size = np.maximum(j - i, 1)
+    cost = second[None, :] - second[:, None] - (first[None, :] - first[:, None]) ** 2 / size
+    cost[j - i < least] = np.inf  # (from, to)
+    whole = float(second[-1])
+    total, cuts, found = cost[0], [], []
+    for k in range(2, most + 1):
+        sums = total[:, None] + cost
+        cuts.append(np.argmin(sums, axis=0))
+        total = sums.min(axis=0)
+        labels, stop = np.zeros(n, dtype=np.int64), n
+        for interval in range(k - 1, 0, -1):
+            start = int(cuts[interval - 1][stop])
+            labels[order[start:stop]] = interval
+            stop = start
+        found.append((float(total[n]) / whole if whole > 0 else np.inf, labels))
+    return found
+
+
+def _differ(Z: FloatArray, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Tell which columns (n, d) differ in mean between groups, far beyond chance."""
+    n, k = len(Z), int(labels.max()) + 1
+    between = np.zeros(Z.shape[1])
+    for group in range(k):
+        rows = labels == group
+        between += rows.sum() * (Z[rows].mean(axis=0) - Z.mean(axis=0)) ** 2
+    whole = ((Z - Z.mean(axis=0)) ** 2).sum(axis=0)
+    share = np.divide(between, whole, out=np.zeros_like(between), where=whole > 0)
+    return share > (k - 1) * 16 / n
+
+
+def _telling_column(
+    X: FloatArray,
+    names: Sequence[str],
+    few: npt.NDArray[np.int64],
+    raw: Raw,
+    groups: _Groups,
+) -> str | None:
+    """Return a column with few values, of numbers or text, that tells the groups apart."""
+    candidates = [(names[j], X[groups.rows, j]) for j in few.tolist()]
+    candidates += [
+        (name, column.values[groups.rows].astype(str))
+        for name, column in raw.text.items()
+        if column.values is not None
+    ]
+    best, chosen = 0.3, None
+    for name, values in candidates:
+        codes, found = pd.factorize(values)
+        if not 2 <= len(found) <= 20:
+            continue
+        table = np.zeros((len(found) + 1, int(groups.labels.max()) + 1))
+        np.add.at(table, (codes, groups.labels), 1)
+        # Of the rows that do not have the commonest value, how many are in groups of another?
+        mixed = table.sum() - table.max(axis=0).sum()
+        mixed /= max(1.0, table.sum() - table.sum(axis=1).max())
+        if mixed < best:
+            best, chosen = mixed, name
+    return chosen

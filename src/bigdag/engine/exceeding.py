@@ -1,0 +1,281 @@
+"""Which inner products of rows exceed a limit, without an array of all of them.
+
+Tiles of the products are computed in float32, at the speed of a matrix product, and looked through
+while they are in the processor's cache. What may exceed its limit, given the error that float32
+can make, is computed again in float64 and decided there: the answer is that of float64. Each row
+is compared with a first part of the columns only, so that half of a matrix takes half of its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from bigdag.compiled import kernel
+from bigdag.resources import blas_threads
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigdag.engine.gram import Gram
+
+__all__ = [
+    "Pairs",
+    "exceeding",
+    "exceeding_memory",
+    "inner_products",
+    "single_precision_error",
+    "unit_residuals",
+]
+
+_ROWS = 512  # of a tile
+_COLUMNS = 1024  # of a tile: 2 MB of products
+_NOTHING = 1e-12  # share of a variance left that counts as nothing left
+_DOUBLE = 0.25  # of a limit: where float32 may err by more, the tiles are float64
+
+
+class Pairs(NamedTuple):
+    """Pairs of a row and a column, and their inner product.
+
+    Attributes
+    ----------
+    row : ndarray of int64
+        Places in the list of rows, ascending.
+    column : ndarray of int64
+        Variables.
+    value : ndarray of float64
+        Their inner products.
+    """
+
+    row: NDArray[np.int64]
+    column: NDArray[np.int64]
+    value: NDArray[np.float64]
+
+
+def single_precision_error(n: int) -> float:
+    """Return a bound on the error of an inner product of two rows of unit length in float32.
+
+    It holds for any sequence of the sums: (n + 3) units of rounding, one for each of the factors.
+
+    Examples
+    --------
+    >>> round(single_precision_error(1000), 6)
+    6e-05
+    """
+    return (n + 3) * 2.0**-24 * (1 + 1e-3)
+
+
+def exceeding(
+    gram: Gram,
+    rows: NDArray[np.int64],
+    columns: NDArray[np.int64],
+    limits: NDArray[np.float64],
+    ends: NDArray[np.int64],
+    left: Callable[[int, int], NDArray[np.float64]] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Pairs | None:
+    """Return the pairs whose inner product exceeds the row's limit in size.
+
+    Parameters
+    ----------
+    gram : Gram
+        The second moments; it has the variables as rows of unit length.
+    rows : ndarray of shape (k,)
+        Variables.
+    columns : ndarray of shape (m,)
+        Variables.
+    limits : ndarray of shape (k,)
+        Of each row; above zero.
+    ends : ndarray of shape (k,)
+        How many of the columns each row is compared with, from the first one on; ascending.
+    left : callable, optional
+        ``left(a, b)`` returns rows a to b in place of those of the variables (b - a, n), none of
+        them longer than 1, such as residuals.
+    stop : callable, optional
+        True ends the work.
+
+    Returns
+    -------
+    Pairs or None
+        By row, and by column in their given sequence; None where a stop came first.
+
+    Examples
+    --------
+    >>> from bigdag.data.dataset import as_dataset
+    >>> from bigdag.engine.gram import Gram
+    >>> x = np.arange(6.0)
+    >>> gram = Gram(as_dataset(np.column_stack([x, -x, [0, 1, 0, 0, 1, 0]])), hold=False)
+    >>> everyone = np.arange(3)
+    >>> found = exceeding(gram, everyone, everyone, np.full(3, 0.5), everyone)
+    >>> found.row, found.column, found.value.round(3)
+    (array([1]), array([0]), array([-1.]))
+    """
+    Z = gram.Z
+    assert Z is not None
+    error = single_precision_error(gram.n_samples)
+    single = error <= _DOUBLE * limits.min(initial=np.inf)
+    right = _in(np.float32 if single else np.float64, Z, columns)
+    loose = np.maximum(limits - (error if single else 1e-9), 0.0)
+    count = len(rows)
+    work = partial(_strip, gram, rows, columns, limits, loose, ends, left, stop, right, count)
+    with blas_threads(1):
+        found = gram.each(work, count, _ROWS)[::-1]  # the longest strips first
+    if any(piece is None for piece in found):
+        return None
+    return Pairs(*(np.concatenate([empty, *part]) for empty, part in zip(
+        (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0)),
+        zip(*found) if found else ((), (), ()),
+    )))  # fmt: skip
+
+
+def unit_residuals(
+    Z: NDArray[np.float64],
+    begins: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    indices: NDArray[np.integer],
+    values: NDArray[np.float64],
+    variables: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """Return the residuals of variables, as rows of unit length (k, n).
+
+    The coefficients of variable v are ``values[begins[v]:ends[v]]``, on the rows of Z in
+    ``indices``. Where nothing but rounding is left, the row is zero.
+
+    Examples
+    --------
+    >>> Z = np.array([[0.6, 0.8], [1.0, 0.0]])
+    >>> coefficients = np.array([1]), np.array([0.6])
+    >>> unit_residuals(Z, np.array([0, 1]), np.array([1, 1]), *coefficients, np.array([0]))
+    array([[0., 1.]])
+    """
+    return _unit_residuals(Z, begins, ends, indices, values, variables)
+
+
+def exceeding_memory(n: int, d: int) -> int:
+    """Return about the bytes that `exceeding` takes beside the moments and what it finds.
+
+    Examples
+    --------
+    >>> exceeding_memory(1000, 20_000)
+    96482304
+    """
+    return 4 * n * d + 2 * _ROWS * (4 * _COLUMNS + 12 * n)  # of two threads
+
+
+def _in(kind: type, Z: NDArray[np.float64], columns: NDArray[np.int64]) -> NDArray[np.floating]:
+    """Return some rows of Z in another precision, without a copy of all in float64."""
+    out: NDArray[np.floating] = np.empty((len(columns), Z.shape[1]), dtype=kind)
+    for a in range(0, len(columns), _ROWS):
+        out[a : a + _ROWS] = Z[columns[a : a + _ROWS]]
+    return out
+
+
+def _strip(
+    gram: Gram,
+    rows: NDArray[np.int64],
+    columns: NDArray[np.int64],
+    limits: NDArray[np.float64],
+    loose: NDArray[np.float64],
+    ends: NDArray[np.int64],
+    left: Callable[[int, int], NDArray[np.float64]] | None,
+    stop: Callable[[], bool] | None,
+    right: NDArray[np.floating],
+    count: int,
+    first: int,
+    last: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]] | None:
+    """Return the pairs of some rows, counted from the last one, or None at a stop."""
+    if stop is not None and stop():
+        return None
+    first, last = count - last, count - first
+    assert gram.Z is not None
+    exact = gram.Z[rows[first:last]] if left is None else left(first, last)
+    own = exact.astype(right.dtype)
+    tile = np.empty((last - first) * _COLUMNS, dtype=right.dtype)
+    hits = []
+    most = int(ends[last - 1])
+    for begin in range(0, most, _COLUMNS):
+        end = min(begin + _COLUMNS, most)
+        out = tile[: (last - first) * (end - begin)].reshape(last - first, end - begin)
+        np.matmul(own, right[begin:end].T, out=out)
+        hits.append(_above(out, loose[first:last], ends[first:last], begin))
+    at, to = (np.concatenate([np.empty(0, dtype=np.int64), *(h[i] for h in hits)]) for i in (0, 1))
+    sequence = np.lexsort((to, at))
+    at, to = at[sequence], columns[to[sequence]]
+    value = inner_products(exact, gram.Z, at, to)
+    keep = np.abs(value) > limits[first + at]
+    return first + at[keep], to[keep], value[keep]
+
+
+@kernel(fastmath=True)
+def _unit_residuals(Z, begins, ends, indices, values, variables):  # type: ignore[no-untyped-def]
+    n = Z.shape[1]
+    out = np.empty((len(variables), n))
+    for a in range(len(variables)):
+        v, row = variables[a], out[a]
+        own = Z[v]
+        for s in range(n):
+            row[s] = own[s]
+        for e in range(begins[v], ends[v]):
+            other, value = Z[indices[e]], values[e]
+            for s in range(n):
+                row[s] -= value * other[s]
+        square = 0.0
+        for s in range(n):
+            square += row[s] * row[s]
+        factor = 1.0 / np.sqrt(square) if square > _NOTHING else 0.0
+        for s in range(n):
+            row[s] *= factor
+    return out
+
+
+@kernel
+def _above(tile, limits, ends, begin):  # type: ignore[no-untyped-def]
+    """Return rows and columns of the entries above their row's limit, before the row's end."""
+    total = 0
+    row, column = np.empty(64, dtype=np.int64), np.empty(64, dtype=np.int64)
+    for a in range(len(tile)):
+        entries = tile[a, : max(0, min(tile.shape[1], ends[a] - begin))]
+        limit = tile.dtype.type(limits[a])
+        count = 0
+        for i in range(len(entries)):
+            count += abs(entries[i]) >= limit
+        if count == 0:
+            continue
+        while total + count > len(row):
+            row, column = _wider(row), _wider(column)
+        for i in range(len(entries)):
+            if abs(entries[i]) >= limit:
+                row[total], column[total] = a, begin + i
+                total += 1
+    return row[:total].copy(), column[:total].copy()
+
+
+@kernel
+def _wider(entries):  # type: ignore[no-untyped-def]
+    out = np.empty(2 * len(entries), dtype=entries.dtype)
+    for i in range(len(entries)):
+        out[i] = entries[i]
+    return out
+
+
+@kernel(fastmath=True)
+def inner_products(left, Z, at, to):  # type: ignore[no-untyped-def]
+    """Return the inner products of rows ``at`` of left with rows ``to`` of Z.
+
+    Examples
+    --------
+    >>> inner_products(np.eye(2), np.array([[3.0, 4.0]]), np.array([1]), np.array([0]))
+    array([4.])
+    """
+    out = np.empty(len(at))
+    for e in range(len(at)):
+        one, two = left[at[e]], Z[to[e]]
+        total = 0.0
+        for s in range(len(one)):
+            total += one[s] * two[s]
+        out[e] = total
+    return out

@@ -1,0 +1,295 @@
+"""The look at a table: each oddity is found with its columns, and nothing in a plain table."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import bigdag
+from bigdag import simulate
+from bigdag.cli import app
+from bigdag.data.checks import COLUMNS, _intervals
+
+
+def found(table):
+    """Return the columns of each finding."""
+    frame = bigdag.check(table)
+    assert list(frame.columns) == COLUMNS
+    assert (frame["n_columns"] == frame["columns"].map(len)).all()
+    return dict(zip(frame["finding"], frame["columns"]))
+
+
+def frame_of(n=300, d=20, k=2, seed=0, noise="gaussian"):
+    X = simulate.sample(simulate.random_dag(d, k, rng=seed), n, noise=noise, rng=seed)
+    return pd.DataFrame(np.asarray(X), columns=[f"v{j}" for j in range(d)])
+
+
+@pytest.mark.parametrize(("n", "d"), [(50, 5), (50, 100), (100, 50), (1000, 20)])
+def test_nothing_is_odd_in_gaussian_columns(n, d):
+    for seed in range(6):
+        table = np.random.default_rng(seed).normal(size=(n, d))
+        assert bigdag.check(table).empty
+        assert bigdag.check(pd.DataFrame(table).add_prefix("v")).empty
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+@pytest.mark.parametrize("n", [50, 100, 500])
+def test_nothing_is_odd_in_simulated_tables(n, k):
+    for seed in range(4):
+        table = found(frame_of(n, 100, k, seed))
+        # With four arcs a variable, the noise of one is a hundredth of its deviation.
+        assert set(table) <= ({"near copies"} if (k, seed) == (4, 3) else set())
+        assert len(table.get("near copies", [])) in (0, 2)
+
+
+@pytest.mark.parametrize("noise", ["exponential", "gumbel"])
+def test_skewed_noise_is_noted_and_no_more(noise):
+    table = bigdag.check(frame_of(500, 100, 2, noise=noise))
+    assert set(table["finding"]) <= {"skewed", "outliers"}
+    assert set(table["severity"]) == {"note"}
+
+
+DAMAGE = {
+    "constant": (lambda f: f.assign(v3=7.0), ["v3"]),
+    "near copies": (
+        lambda f: f.assign(w=-2 * f["v4"] + 0.02 * f["v4"].std() * np.sin(np.arange(len(f)))),
+        ["v4", "w"],
+    ),
+    "row number": (lambda f: f.assign(n=range(1, len(f) + 1)), ["n"]),
+    "text": (lambda f: f.assign(site=["a", "b", "c"] * (len(f) // 3)), ["site"]),
+    "text ": (lambda f: f.assign(site=pd.Categorical([1, 2, 3] * (len(f) // 3))), ["site"]),
+    "date ": (lambda f: f.assign(age=pd.to_timedelta(range(len(f)), "h")), ["age"]),
+    "date": (lambda f: f.assign(day=pd.date_range("2020-01-01", periods=len(f))), ["day"]),
+    "skewed": (lambda f: f.assign(v3=np.exp(f["v3"] / f["v3"].std())), ["v3"]),
+    "outliers": (lambda f: f.assign(v5=f["v5"] * np.where(np.arange(len(f)) % 50, 1, 30)), ["v5"]),
+    "missing values": (lambda f: f.assign(v6=f["v6"].where(np.arange(len(f)) % 9 > 0)), ["v6"]),
+    "no values": (lambda f: f.assign(v6=np.nan), ["v6"]),
+    "infinite": (lambda f: f.assign(v6=[np.inf, *f["v6"][1:]]), ["v6"]),
+    "too large": (lambda f: f.assign(v6=1e200 * f["v6"], v7=1e200 * f["v7"]), ["v6", "v7"]),
+    "empty": (lambda f: f.iloc[:1], []),
+    "many zeros": (
+        lambda f: f.assign(v2=np.where(np.arange(len(f)) % 2, f["v2"], 0.0)), ["v2"],
+    ),
+    "units": (lambda f: f.assign(v1=1e6 * f["v1"]), None),
+    "few rows": (lambda f: pd.concat([f, frame_of(len(f), 700).add_prefix("w")], axis=1), []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_each_oddity_is_found_with_its_columns(what):
+    damage, columns = DAMAGE[what]
+    what = what.strip()  # there are two kinds of some
+    table = found(damage(frame_of()))
+    assert what in table
+    if columns is not None:
+        assert sorted(table[what]) == columns
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n, rng: np.sort(rng.integers(10**6, size=n)),
+        lambda n, rng: rng.permutation(n) + 500,
+        lambda n, rng: np.arange(n, 0, -1),
+        lambda n, rng: np.cumsum(rng.uniform(0.1, 1, n)),  # a time
+    ],
+)
+def test_what_numbers_the_rows(make):
+    rng = np.random.default_rng(0)
+    assert found(frame_of().assign(w=make(300, rng)))["row number"] == ("w",)
+
+
+@pytest.mark.parametrize("name", ["patient_id", "ID", "sampleID", "row", "Sample No"])
+def test_names_are_a_hint_for_different_whole_numbers_only(name):
+    rng = np.random.default_rng(0)
+    numbers = rng.choice(10**6, 300, replace=False)
+    table = frame_of()
+    assert found(table.assign(**{name: numbers})).get("row number") == (name,)
+    assert "row number" not in found(table.assign(width=numbers))
+    assert "row number" not in found(table.assign(**{name: rng.normal(size=300)}))
+
+
+def test_counts():
+    X = frame_of(300, 30)
+    Z = (X - X.mean()) / X.std()
+    counts = np.random.default_rng(0).poisson(np.exp(Z + 1))
+    table = bigdag.check(pd.DataFrame(counts, columns=X.columns)).set_index("finding")
+    assert table.loc["counts", "n_columns"] == 30
+    assert "log1p" in table.loc["counts", "remedy"]
+    assert "counts" not in found(np.rint(100 * Z + 500))
+
+
+@pytest.mark.parametrize("share", [0.5, 0.2])
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_groups_of_rows_that_differ_in_mean(k, share):
+    rng = np.random.default_rng(1)
+    table = frame_of(300, 60, k)
+    batch = rng.random(300) < share
+    shifts = rng.normal(size=60)
+    shifted = table + np.outer(batch, shifts * table.std())
+    columns = found(shifted)["batches"]
+    large = [name for name, shift in zip(table, shifts) if abs(shift) > 1]
+    assert set(large) <= set(columns)
+    told = bigdag.check(shifted.assign(plate=np.where(batch, "p", "q"))).set_index("finding")
+    assert told.loc["batches", "remedy"] == "--batch plate."
+
+
+@pytest.mark.parametrize("n", [100, 300, 1000])
+@pytest.mark.parametrize("kind", ["lognormal", "exponential", "counts"])
+def test_skewed_columns_are_no_groups_of_rows(kind, n):
+    for seed in range(3):
+        noise = "exponential" if kind == "exponential" else "gaussian"
+        X = simulate.standardise(frame_of(n, 5, 1, seed, noise))
+        X = np.exp(X) if kind == "lognormal" else X
+        X = np.random.default_rng(seed).poisson(np.exp(1 + X)) if kind == "counts" else X
+        assert "batches" not in found(X.astype(float))
+
+
+def test_groups_of_rows_in_skewed_columns():
+    rng = np.random.default_rng(1)
+    Z = simulate.standardise(frame_of(300, 60))
+    assert "batches" in found(np.exp(Z + np.outer(rng.random(300) < 0.4, rng.normal(size=60))))
+
+
+def test_three_groups_of_rows():
+    rng = np.random.default_rng(1)
+    table = frame_of(300, 60)
+    groups = rng.integers(3, size=300)
+    shifted = table + (2 * rng.normal(size=(3, 60)) * table.std().to_numpy())[groups]
+    assert "batches" in found(shifted)
+
+
+def test_cuts_of_sorted_numbers_are_the_best():
+    rng = np.random.default_rng(0)
+    score = np.concatenate([rng.normal(size=30), 9 + rng.normal(size=20), 30 + rng.normal(size=10)])
+    left, labels = _intervals(score, 3, 3)[1]
+    assert labels.tolist() == [0] * 30 + [1] * 20 + [2] * 10
+    within = sum(((score[labels == g] - score[labels == g].mean()) ** 2).sum() for g in range(3))
+    assert left == pytest.approx(within / ((score - score.mean()) ** 2).sum())
+
+
+def test_what_is_found_comes_worst_first_and_is_said_plainly():
+    table = bigdag.check(DAMAGE["constant"][0](frame_of()).assign(site="x", n=range(300)))
+    assert table["severity"].tolist() == ["error", "warning", "note"]
+    assert (table[["detail", "effect", "remedy"]].map(len) > 10).all(axis=None)
+
+
+def bigdag_(*words):
+    result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+def test_the_command_checks_a_table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = DAMAGE["outliers"][0](frame_of()).assign(site=["a", "b"] * 150, copy=lambda f: f["v1"])
+    frame.to_csv("t.csv", index=False)
+    told = bigdag_("check", "t.csv")
+    report = json.loads(bigdag_("check", "t.csv", "--json"))
+    for finding in ("text", "outliers", "near copies"):
+        assert finding in told
+        assert finding in [row["finding"] for row in report["findings"]]
+    assert report["n_columns"] == 22
+    batch = np.arange(300) % 2
+    shifted = frame_of() + np.outer(batch, 3 * frame_of().std())
+    for file in ("b.csv", "b.parquet"):
+        groups = shifted.assign(plate=np.where(batch, "p", "q"))
+        groups.to_csv(file, index=False) if file == "b.csv" else groups.to_parquet(file)
+        assert "--batch plate." in bigdag_("check", file)
+    frame_of().to_csv("plain.csv", index=False)
+    assert "nothing odd" in bigdag_("check", "plain.csv")
+
+
+def test_a_fit_says_what_is_odd_and_what_was_done(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    plates = np.where(np.arange(300) % 2, "p", "q")
+    frame = frame_of().assign(plate=plates, copy=lambda f: 2 * f["v1"])
+    frame = frame.assign(v5=np.where(rng.random(300) < 0.05, 40.0, frame["v5"]))
+    frame.to_csv("t.csv", index=False)
+    fit = ["fit", "t.csv", "--method", "order-search-bic", "--force"]
+    told = bigdag_(*fit, "--drop", "plate")
+    assert "near copies (v1, copy)" in told
+    assert "outliers" in told
+    told = bigdag_(*fit, "--batch", "plate", "--duplicates", "group", "--transform", "rank")
+    assert "check" not in told
+    assert "The effect of 'plate' (2 groups)" in " ".join(told.split())
+    report = json.loads(bigdag_(*fit, "--batch", "plate", "--duplicates", "group", "--json"))
+    assert report["groups"] == {"v1": ["copy"]}
+    assert [row["finding"] for row in report["findings"]] == ["skewed", "outliers"]
+    assert report["left_out"] == ["plate"]
+    assert len(report["prepared"]) == 2
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "npz", "feather"])
+def test_files_keep_missing_values_where_it_is_asked_for(suffix, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = DAMAGE["missing values"][0](frame_of(200, 8).iloc[:, :7])
+    if suffix == "npz":
+        np.savez("t.npz", X=frame.to_numpy(), names=np.array(frame.columns, dtype=str))
+    elif suffix == "csv":
+        text = frame.to_csv(index=False, na_rep="NA").replace(",NA", ",", 3)
+        (tmp_path / "t.csv").write_text(text)
+    else:
+        nullable = frame.convert_dtypes()
+        nullable.to_parquet("t.parquet") if suffix == "parquet" else nullable.to_feather(
+            "t.feather"
+        )
+    fit = ["fit", f"t.{suffix}", "--method", "order-search-bic", "--missing"]
+    report = json.loads(bigdag_(*fit, "pairwise", "--json"))
+    assert report["missing"] == "pairwise"
+    assert report["n_samples"] < 200
+    wanted = bigdag.prepare(frame, missing="pairwise").data
+    assert report["n_samples"] == wanted.n_samples
+    report = json.loads(bigdag_(*fit, "drop", "--json", "--force"))
+    assert report["n_samples"] == int(frame.notna().all(axis=1).sum())
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_files_keep_groups_in_text_and_numbers(suffix, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = frame_of(60, 5).assign(site=["1", "2", "west"] * 20, plate=[1, 2, 3, 4, 5, 6] * 10)
+    # The first rows of a column of text may hold numbers.
+    frame = frame.sort_values("site", kind="stable").reset_index(drop=True)
+    path = f"t.{suffix}"
+    frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
+    words = ["fit", path, "--method", "order-search-bic", "--adjust", "site", "--batch", "plate"]
+    report = json.loads(bigdag_(*words, "--json"))
+    assert report["prepared"][0].startswith("The effect of 'site' (3 groups), 'plate' (6 groups)")
+    assert report["n_variables"] == 5
+
+
+def test_infinite_values_do_not_count_as_missing():
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    X[3, 1] = np.inf
+    assert bigdag.check(X)["finding"].tolist() == ["infinite"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "word"), [(3, 4, "few rows"), (50, 1, "one column"), (3, 1, "one column")]
+)
+def test_too_few_rows_or_columns_are_a_warning(rows, columns, word):
+    found = bigdag.check(np.random.default_rng(0).normal(size=(rows, columns)))
+    assert found["finding"].tolist() == [word]
+    assert found["severity"].tolist() == ["warning"]
+
+
+def test_missing_values_that_every_method_refuses_are_told_so():
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    X[:10, 0] = np.nan
+    assert bigdag.check(X)["effect"].tolist() == ["named methods refuse the table"]
+    X[:30, 0] = np.nan
+    assert "every method refuses" in bigdag.check(X)["effect"].iloc[0]
+
+
+def test_columns_that_are_never_there_together_are_named():
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    X[:50, 0] = X[50:, 2] = np.nan
+    table = pd.DataFrame(X, columns=["a", "b", "c"]).assign(none=np.nan)
+    found = bigdag.check(table).set_index("finding")
+    assert "'a' and 'c' are both there in no row" in found.loc["missing values", "detail"]
+    assert "--drop" in found.loc["missing values", "remedy"]
