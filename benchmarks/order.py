@@ -55,7 +55,7 @@ def internal_world(d: int, k: int, seed: int) -> tuple[DAG, Any]:
     truth, scales = simulate.internally_standardised(
         simulate.random_dag(d, k, graph="ER", rng=rng), rng=rng
     )
-    return truth, simulate.sample(truth, N, scale=scales, rng=rng)
+    return truth, simulate.sample(truth, N, variance=scales, rng=rng)
 
 
 # ------------------------------------------------------------------ sides
@@ -260,7 +260,7 @@ def nv(seeds: int) -> list[dict[str, Any]]:
         "order-search-bic from least variance": learner("order-search-bic", start="least_variance"),
         **{word: learner(word, time_limit=20.0) for word in (*RIVALS, *BASELINES)},
     }
-    worlds = [world(1000, 1, "ER", seed, scale="NV") for seed in range(seeds)]
+    worlds = [world(1000, 1, "ER", seed, variance="NV") for seed in range(seeds)]
     return rows_of("ER1 NV raw d=1000", sides, worlds, ceiling=True)
 
 
@@ -316,7 +316,7 @@ def real(seeds: int) -> list[dict[str, Any]]:
     for name in ("arth150", "magic-niab"):
         truth, scales = _network(name)
         for n in (200, 1000, 5000):
-            tables = [simulate.sample(truth, n, scale=scales, rng=seed) for seed in range(seeds)]
+            tables = [simulate.sample(truth, n, variance=scales, rng=seed) for seed in range(seeds)]
             for units in ("raw", "standardised"):
                 worlds = [
                     (truth, simulate.standardise(X) if units == "standardised" else X)
