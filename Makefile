@@ -7,32 +7,45 @@ OUT := demo
 RUNS := experiments
 
 .DEFAULT_GOAL := help
-.PHONY: help demo experiment test coverage lint bench browser clean
+.PHONY: help demo docs experiment test coverage lint bench browser release-check clean
 
 help:
-	@echo "make demo        simulate 2,000 variables, learn their DAG, score it, draw it; into $(OUT)/"
+	@echo "make demo        simulate a table as real ones are, check it, learn its DAG, score it, make its page; into $(OUT)/"
 	@echo "make experiment  run the paper's experiments, scaled to a laptop; into $(RUNS)/"
+	@echo "make docs        build the documentation, run its examples, check its links; into docs/_build/html/"
 	@echo "make test        run all tests"
 	@echo "make coverage    what the tests of the kernels reach, with the compiler switched off"
 	@echo "make lint        ruff and mypy"
 	@echo "make bench       run the benchmark of the engine"
+	@echo "make release-check  build wheel and sdist into dist/, and look at both"
 	@echo "make clean       remove $(OUT)/, $(VENV)/ and what tools left behind"
 
 demo: export PATH := $(abspath $(VENV)/bin):$(PATH)
 demo: $(VENV)/.installed-plot
 	@mkdir -p $(OUT)
-	bigdag simulate --d 2000 --k 1 --n 1000 --seed 1 --out $(OUT)/world --force
+	@echo "1. A table as real ones are: 300 columns in mixed units, 500 rows, outliers, holes. Its graph is known."
+	bigdag simulate --d 300 --k 1 --n 500 --variance NV --mixed-units --outliers 0.005 \
+	  --missing 0.02 --seed 1 --out $(OUT)/world --force
 	@echo
-	bigdag fit $(OUT)/world/train.parquet --method proximas --time-limit 60 \
-	  --out $(OUT)/dag.parquet --force
+	@echo "2. What is odd in it?"
+	bigdag check $(OUT)/world/train.parquet
 	@echo
-	bigdag evaluate $(OUT)/dag.parquet --truth $(OUT)/world/truth.parquet \
-	  --train $(OUT)/world/train.parquet --data $(OUT)/world/validation.parquet
+	@echo "3. Learn its graph, from the table and from up to 100 resamples of its rows. The first time compiles for some ten seconds."
+	bigdag fit $(OUT)/world/train.parquet --out $(OUT)/dag.parquet --page $(OUT)/dag.html --force
 	@echo
-	bigdag show $(OUT)/dag.parquet --top 10
+	@echo "4. Is it right? Against the graph that the table came from:"
+	bigdag evaluate $(OUT)/dag.parquet --truth $(OUT)/world/truth.parquet --threshold 0
 	@echo
-	bigdag show $(OUT)/dag.parquet --threshold 0.3 --variable x132 --radius 2 \
-	  --plot $(OUT)/x132.png --force
+	@echo "5. The same table for ProxiMAS, a method that reads variances and is misled by units:"
+	bigdag fit $(OUT)/world/train.parquet --method proximas --missing pairwise --time-limit 10 \
+	  --threshold auto --out $(OUT)/proximas.parquet --force
+	@echo
+	bigdag evaluate $(OUT)/proximas.parquet --truth $(OUT)/world/truth.parquet --threshold 0
+	@echo
+	@echo "6. What the two agree on:"
+	bigdag compare $(OUT)/dag.parquet $(OUT)/proximas.parquet --top 5
+	@echo
+	@echo "Open this page in a browser to explore the graph: $(abspath $(OUT))/dag.html"
 
 # Some methods need torch. Stopped and called again, it does what is missing.
 experiment: $(VENV)/.installed-torch $(VENV)/.installed-experiments
@@ -41,8 +54,20 @@ experiment: $(VENV)/.installed-torch $(VENV)/.installed-experiments
 	$(VENV)/bin/bigdag experiment run all --preset laptop --store $(RUNS)/runs.db
 	$(VENV)/bin/bigdag experiment report $(RUNS)/runs.db --out $(RUNS)/report
 
+# Any warning ends it. An example is run when it is new or was edited; make clean forgets all runs.
+docs: $(VENV)/.installed-docs
+	$(VENV)/bin/python -m sphinx -n -W --keep-going -q docs docs/_build/html
+	$(VENV)/bin/python docs/check_links.py docs/_build/html
+	@echo "The documentation is in docs/_build/html/index.html"
+
+release-check: $(VENV)/.installed-release $(VENV)/.installed-test
+	rm -rf dist
+	$(VENV)/bin/python -m build --no-isolation --outdir dist .
+	$(VENV)/bin/twine check --strict dist/*
+	BIGDAG_DIST=dist $(VENV)/bin/python -m pytest tests/test_wheel.py
+
 test: $(VENV)/.installed-test
-	$(VENV)/bin/python -m pytest $(ARGS)
+	$(VENV)/bin/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 # The tests of the page need a browser.
 ifneq ($(wildcard tests/test_report_page.py),)
@@ -74,18 +99,20 @@ $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "bigdag needs Python 3.11 \
 	or later. Name one: make PYTHON=python3.12")'
 	@# Where Debian left ensurepip out of Python, the pip outside puts one into the environment.
-	test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV) 2>/dev/null || { \
+	@echo "Making an environment in $(VENV)/ ..."
+	@test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV) 2>/dev/null || { \
 	  $(PYTHON) -m venv --clear --without-pip $(VENV) && \
 	  $(PYTHON) -m pip --python $(VENV)/bin/python install -q pip; }
-	$(VENV)/bin/python -m pip install -q -U pip
+	@$(VENV)/bin/python -m pip install -q -U pip
 	@touch $@
 
 $(VENV)/.installed-%: $(VENV)/.made pyproject.toml constraints.txt
-	$(PIP) -e '.[$*]'
+	@echo "Installing bigdag and what '$*' needs into $(VENV)/: a minute or two, once ..."
+	@$(PIP) -e '.[$*]'
 	@touch $@
 
 .PRECIOUS: $(VENV)/.installed-%
 
 clean:
-	rm -rf $(OUT) $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(OUT) $(VENV) build dist docs/_build docs/gallery docs/generated docs/command.md .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
