@@ -293,3 +293,22 @@ def test_columns_that_are_never_there_together_are_named():
     found = bigdag.check(table).set_index("finding")
     assert "'a' and 'c' are both there in no row" in found.loc["missing values", "detail"]
     assert "--drop" in found.loc["missing values", "remedy"]
+
+
+def test_numbers_that_stand_for_missing_values_are_found():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(60, 4)), columns=list("abcd"))
+    table.loc[[3, 9, 17], "a"] = -999
+    table.loc[range(30), "b"] = -999  # also where they are the half of a column
+    table.loc[5, "c"] = 999  # once: it may be measured
+    table["d"] = rng.integers(0, 95, 60)
+    table.loc[[1, 2], "d"] = 99  # no further away than the others are from each other
+    found = bigdag.check(table).set_index("finding")
+    assert found.loc["missing code", "columns"] == ("a", "b")
+    assert "-999 is there 33 times" in found.loc["missing code", "detail"]
+    assert "--missing-code=-999" in found.loc["missing code", "remedy"]
+    prepared = bigdag.prepare(table, missing="pairwise", missing_code=-999)
+    assert prepared.notes[0] == "33 values of -999 count as missing."
+    gaps = table.replace(-999, np.nan)
+    expected = bigdag.prepare(gaps, missing="pairwise")
+    np.testing.assert_array_equal(prepared.data.covariance, expected.data.covariance)

@@ -332,7 +332,7 @@ def test_methods_lists_all_and_knows_what_is_there(monkeypatch):
         row["memory_bytes"] == METHODS[row["method"]].memory(50, 100) for row in report["methods"]
     )
     stdout, _ = bigdag_("methods")
-    assert "pip install 'bigdag[torch]'" in stdout
+    assert "pip install 'torch>=2.2'" in stdout
     monkeypatch.setattr("bigdag.learners.methods.find_spec", lambda name: None)
     stdout, _ = bigdag_("methods")
     assert "torch (not installed)" in stdout

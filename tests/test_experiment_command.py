@@ -114,7 +114,7 @@ def test_a_method_that_is_not_installed_is_said_before_anything_runs(monkeypatch
     Path("torch.toml").write_text(PLAN.replace('"empty"', '"golem-ev"'))
     monkeypatch.setattr(type(METHODS["golem-ev"]), "installed", property(lambda m: not m.extra))
     stdout, _ = experiment("plan", "torch.toml")
-    assert "not installed  golem-ev: pip install 'bigdag[torch]'" in stdout
+    assert "not installed  golem-ev: pip install 'torch>=2.2'" in stdout
     _, stderr = experiment("run", "torch.toml", code=1)
     assert "golem-ev needs the package 'torch'" in stderr
     with Store("runs.db", read_only=True) as store:

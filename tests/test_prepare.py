@@ -566,3 +566,8 @@ def test_a_quantity_as_batch_is_sent_to_adjust():
     X = np.random.default_rng(0).normal(size=(30, 3))
     with pytest.raises(DataError, match=r"give it as numbers in adjust= \(--adjust\)"):
         bigdag.prepare(pd.DataFrame(X, columns=["a", "b", "age"]), batch="age")
+
+
+def test_a_code_for_missing_values_that_is_no_number_is_refused():
+    with pytest.raises(ParameterError, match="missing_code must be a number"):
+        bigdag.prepare(np.ones((5, 2)), missing_code="none")

@@ -5,8 +5,10 @@ Every message says what was given, what is allowed and what to do about it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from importlib.metadata import PackageNotFoundError, requires
 
 __all__ = [
     "BigdagError",
@@ -19,6 +21,7 @@ __all__ = [
     "ParameterError",
     "close_names",
     "few_names",
+    "installing",
     "missing_extra",
     "nearest",
 ]
@@ -77,12 +80,44 @@ def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:
     --------
     >>> print(missing_extra("torch", "torch", "OptiMAS"))
     OptiMAS needs the package 'torch', which is not installed. \
-Install it with: pip install 'bigdag[torch]'
+Install it with: pip install 'torch>=2.2'
     """
     return MissingExtraError(
         f"{purpose} needs the package {package!r}, which is not installed. "
-        f"Install it with: pip install 'bigdag[{extra}]'"
+        f"Install it with: {installing(extra)}"
     )
+
+
+def installing(extra: str) -> str:
+    """Return the command that installs the packages of an extra of bigdag, by their own names.
+
+    bigdag itself may come from a clone or a wheel, and need not be on any index.
+
+    Examples
+    --------
+    >>> installing("torch")
+    "pip install 'torch>=2.2'"
+    """
+    return f"pip install {' '.join(_packages_of(extra)) or extra}"
+
+
+def _packages_of(extra: str) -> list[str]:
+    """Return the requirements of an extra, quoted for a shell, with those of extras it names."""
+    try:
+        lines = requires("bigdag") or []
+    except PackageNotFoundError:
+        return []
+    found = []
+    for line in lines:
+        requirement, _, condition = line.partition(";")
+        if not re.search(rf"extra == [\"']{re.escape(extra)}[\"']", condition):
+            continue
+        nested = re.fullmatch(r"bigdag\[([\w,-]+)\]", requirement.strip())
+        if nested is None:
+            found.append(f"'{requirement.strip()}'")
+        else:
+            found += [one for name in nested[1].split(",") for one in _packages_of(name)]
+    return found
 
 
 def few_names(names: Sequence[object], shown: int = 3) -> str:

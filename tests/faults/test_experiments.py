@@ -323,7 +323,7 @@ def test_without_torch_what_needs_it_is_skipped_and_said():
     plan, refused, skipped, only = map(json.loads, answer.stdout.splitlines())
     assert plan[0] == 0, plan
     for method in ("notears", "optimas", "dense", "golem-ev"):
-        assert f"{method}: pip install 'bigdag[torch]'" in plan[1]
+        assert f"{method}: pip install 'torch>=2.2'" in plan[1]
     assert refused[0] == 1
     assert "golem-ev, notears, optimas, proximas needs the package 'torch'" in refused[2]
     assert skipped[0] == 0, skipped

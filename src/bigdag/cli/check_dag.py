@@ -53,7 +53,11 @@ def check_dag(
         duplicates=None,
     )  # fmt: skip
     wishes = replace(
-        given, transform=about.get("transform") or "none", missing="drop", keep=dag.names
+        given,
+        transform=about.get("transform") or "none",
+        missing="drop",
+        keep=dag.names,
+        missing_code=tuple(about.get("missing_code") or ()),
     )
     if adjust is None and batch is None:
         group = about.get("batch")

@@ -21,7 +21,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 from rich.text import Text
 
-from bigdag.errors import DataWarning, few_names
+from bigdag.errors import DataWarning, few_names, installing
 from bigdag.terminal import printable
 
 if TYPE_CHECKING:
@@ -835,8 +835,8 @@ def show_methods(report: Mapping[str, Any]) -> None:
     console.print(table)
     console.print()
     console.print(
-        f"Memory: at {report['n']:,} samples, the table included. needs: the extra to install, as "
-        "in pip install 'bigdag[torch]'. units: whether the order found depends on the units of "
-        "the columns.",
+        f"Memory: at {report['n']:,} samples, the table included. needs: what else has to be "
+        f"installed, as with {installing('torch')}. units: whether the order found depends on the "
+        "units of the columns.",
         markup=False,
     )

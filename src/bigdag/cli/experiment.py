@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bigdag.cli.reports import print_json
-from bigdag.errors import BigdagError, ParameterError
+from bigdag.errors import BigdagError, ParameterError, installing
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -122,8 +122,7 @@ def _show_estimate(part: Mapping[str, Any]) -> None:
         rows.append(("will not fit", f"{row['method']} at d = {row['d']:,}, n = {row['n']:,}: "
                                      f"about {format_bytes(row['memory_bytes'])}"))  # fmt: skip
     for row in part["missing"]:
-        words = f"{row['method']}: pip install 'bigdag[{row['extra']}]'"
-        rows.append(("not installed", words))
+        rows.append(("not installed", f"{row['method']}: {installing(row['extra'])}"))
     _facts(console, rows)
     console.print()
 

@@ -49,6 +49,7 @@ from bigdag.cli.options import (
     MemoryLimit,
     Method,
     Missing,
+    MissingCode,
     NJobs,
     NoBootstrap,
     NoRefit,
@@ -117,6 +118,7 @@ def fit(
     dask: Dask = None,
     transform: Transform = None,
     missing: Missing = None,
+    missing_code: MissingCode = None,
     drop: Drop = None,
     keep: Keep = None,
     batch: Batch = None,
@@ -210,7 +212,7 @@ def fit(
     usual = "auto" if automatic else None  # a method that is named takes the table as it is
     wishes = wishes_of(
         transform=transform or usual, missing=missing or usual, drop=drop, keep=keep, adjust=adjust,
-        batch=batch, duplicates=duplicates,
+        batch=batch, duplicates=duplicates, missing_code=missing_code,
     )  # fmt: skip
     agreement = None
     with display.FitProgress(shown=not quiet) as progress:

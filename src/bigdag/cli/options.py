@@ -154,6 +154,15 @@ Missing = Annotated[
         panel=TABLE,
     ),
 ]
+MissingCode = Annotated[
+    list[float] | None,
+    option(
+        metavar="NUMBER",
+        help="A number that stands for missing values, as in --missing-code=-999; may be given "
+        "several times.",
+        panel=TABLE,
+    ),
+]
 Drop = Annotated[
     list[str] | None,
     option(metavar="NAME,...", help="Columns to leave out; globs as in 'x_*'.", panel=TABLE),

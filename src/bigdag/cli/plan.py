@@ -14,6 +14,7 @@ from bigdag.cli.options import (
     MemoryLimit,
     Method,
     Missing,
+    MissingCode,
     NJobs,
     RowLabels,
     Settings,
@@ -35,6 +36,7 @@ def plan(
     row_labels: RowLabels = None,
     layer: Layer = None,
     missing: Missing = None,
+    missing_code: MissingCode = None,
     drop: Drop = None,
     keep: Keep = None,
     batch: Batch = None,
@@ -59,7 +61,7 @@ def plan(
     chosen.build(**given)._check_parameters()
     wishes = wishes_of(
         transform=None, missing=missing or ("auto" if chosen.word == "auto" else None), drop=drop,
-        keep=keep, adjust=adjust, batch=batch, duplicates=None,
+        keep=keep, adjust=adjust, batch=batch, duplicates=None, missing_code=missing_code,
     )  # fmt: skip
     data = prepared_table(
         table, wishes, header, row_labels, memory_limit, False, None, layer=layer, n_jobs=n_jobs

@@ -28,6 +28,7 @@ def wishes_of(
     adjust: list[str] | None,
     batch: str | None,
     duplicates: str | None,
+    missing_code: list[float] | None = None,
 ) -> Wishes:
     """Return what the options ask for, or refuse them, before the table is read."""
     from bigdag.data.prepare import Wishes
@@ -35,6 +36,7 @@ def wishes_of(
     given: dict[str, Any] = {
         "transform": transform, "missing": missing, "batch": batch, "duplicates": duplicates,
         "drop": _names(drop), "keep": _names(keep), "adjust": _names(adjust),
+        "missing_code": missing_code,
     }  # fmt: skip
     try:
         return Wishes(**{name: value for name, value in given.items() if value is not None})

@@ -14,7 +14,7 @@ import pandas as pd
 from bigdag.data.convert import Categories, FloatArray, column_blocks
 from bigdag.data.copies import near_copies
 from bigdag.data.dataset import LARGEST
-from bigdag.data.missing import MOST_MISSING, apart, missing_counts, seen_in
+from bigdag.data.missing import MOST_MISSING, apart, likely_codes, missing_counts, seen_in
 from bigdag.data.raw import Raw, raw_table
 from bigdag.data.scales import Facts, Scale, best_scale, column_facts
 from bigdag.data.transforms import normal_scores
@@ -131,6 +131,7 @@ def _all(raw: Raw) -> Iterator[Finding]:
         X[:, large] /= np.finfo(float).max / LARGEST
     facts = column_facts(X)
     yield from _missing(raw.X, names)
+    yield from _codes(X, names)
     empty = facts.there == 0
     constant = ~empty & (facts.deviation <= 1e-13 * np.abs(facts.centre))
     if constant.any():
@@ -234,6 +235,16 @@ def _missing(X: FloatArray, names: Sequence[str]) -> Iterator[Finding]:
             "every method refuses the table, unless --missing says what to do",
             "--missing pairwise or em uses what is there; --missing drop leaves rows out."
             + ("" if pair is None else " Leave one of the two out: --drop."),
+        )  # fmt: skip
+
+
+def _codes(X: FloatArray, names: Sequence[str]) -> Iterator[Finding]:
+    for code, columns, count in likely_codes(X):
+        yield Finding(
+            "missing code", "warning", tuple(names[j] for j in columns.tolist()),
+            f"{code:g} is there {count:,} times, far from all other values",
+            "it counts as measured, and decides on scales and arcs",
+            f"If it stands for missing values, say so: --missing-code={code:g}.",
         )  # fmt: skip
 
 

@@ -31,12 +31,15 @@ from bigdag.resources import require_memory
 __all__ = [
     "LARGEST_EM",
     "MOST_MISSING",
+    "Codes",
     "Moments",
     "apart",
+    "codes_to_missing",
     "complete_rows",
     "em",
     "em_seconds",
     "fill",
+    "likely_codes",
     "memory_around",
     "missing_counts",
     "moments_around",
@@ -51,6 +54,8 @@ LARGEST_EM = 2000  # columns
 MOST_MISSING = 0.2  # of a column, up to which "auto" takes the pairs that are there
 _LARGEST_EIGEN = 3000  # columns, up to which all eigenvalues are computed
 _BLOCK = 2**22  # entries of a block of correlations
+_CODES = [sign * (10.0**k - 1) for k in range(1, 7) for sign in (1, -1)]  # 9, -9, 99, -99, ...
+_FEWEST_CODES = 2  # values, for one that is there once may be measured
 _IN_COMMON = 3  # rows, of which two columns need so many
 _SHAKY = 0.02  # a smallest eigenvalue of the pairs below which EM finds far more of the arcs
 _SLIGHTLY = 1e-4  # what an eigenvalue may be below zero for the diagonal to make up for it
@@ -75,6 +80,53 @@ def missing_counts(X: FloatArray) -> npt.NDArray[np.int64]:
     for part in column_blocks(*X.shape):
         counts[part] = np.isnan(X[:, part]).sum(axis=0)
     return counts
+
+
+class Codes(NamedTuple):
+    """Where a number seems to stand for missing values."""
+
+    code: float
+    columns: npt.NDArray[np.int64]
+    n_values: int  # in all of them
+
+
+def likely_codes(X: FloatArray) -> list[Codes]:
+    """Return the numbers in X (n, d) that look like codes for missing values, such as -999.
+
+    They are nines only, stand in a column more than once, and are further away from all its other
+    values than these are from each other.
+
+    Examples
+    --------
+    >>> likely_codes(np.array([[1.0, 5.0], [-999.0, 6.0], [2.5, 999.0], [-999.0, 7.0]]))
+    [Codes(code=-999.0, columns=array([0]), n_values=2)]
+    """
+    found: dict[float, tuple[list[int], int]] = {}
+    low, high = np.empty(X.shape[1]), np.empty(X.shape[1])
+    for part in column_blocks(*X.shape):
+        low[part], high[part] = np.fmin.reduce(X[:, part]), np.fmax.reduce(X[:, part])
+    for j in np.flatnonzero(np.isin(low, _CODES) | np.isin(high, _CODES)).tolist():
+        for code, sign in ((low[j], 1.0), (high[j], -1.0)):
+            column = sign * X[:, j]
+            here = column == sign * code
+            rest = column[~here & ~np.isnan(column)]
+            if code not in _CODES or here.sum() < _FEWEST_CODES or not len(rest):
+                continue
+            if rest.min() - sign * code > np.ptp(rest) > 0:
+                columns, count = found.setdefault(float(code), ([], 0))
+                found[float(code)] = ([*columns, j], count + int(here.sum()))
+    return [Codes(code, np.array(at), count) for code, (at, count) in sorted(found.items())]
+
+
+def codes_to_missing(X: FloatArray, codes: Sequence[float]) -> int:
+    """Replace codes in X (n, d) by NaN, in place, and return how many there were."""
+    total = 0
+    for part in column_blocks(*X.shape):
+        block = X[:, part]
+        here = np.isin(block, codes)
+        total += int(here.sum())
+        block[here] = np.nan
+    return total
 
 
 def complete_rows(X: FloatArray) -> npt.NDArray[np.bool_]:

@@ -65,6 +65,7 @@ class Wishes:
     adjust: Sequence[str] = ()
     batch: str | None = None
     duplicates: str = "keep"
+    missing_code: Sequence[float] = ()
 
     def __post_init__(self) -> None:
         for name, allowed in (
@@ -82,6 +83,7 @@ class Wishes:
             object.__setattr__(self, name, patterns)
         if self.batch is not None and not (isinstance(self.batch, str) and self.batch):
             raise ParameterError(f"batch must be the name of a column. Got {self.batch!r} instead.")
+        object.__setattr__(self, "missing_code", _numbers(self.missing_code))
         effects = {*self.adjust, *([self.batch] if self.batch else [])}
         for one, other, both in (
             ("drop", "keep", {*self.drop} & {*self.keep}),
@@ -105,6 +107,17 @@ class Wishes:
     def of_text(self) -> tuple[str, ...]:
         """The patterns of columns whose text is needed."""
         return (*self.adjust, *([self.batch] if self.batch else []))
+
+
+def _numbers(given: Any) -> tuple[float, ...]:
+    """Return numbers that stand for missing values, or refuse what is none."""
+    values = (given,) if isinstance(given, (int, float, str)) else tuple(given)
+    try:
+        return tuple(float(value) for value in values)
+    except (TypeError, ValueError):
+        raise ParameterError(
+            f"missing_code must be a number, or several, such as -999. Got {given!r} instead."
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -159,6 +172,7 @@ def prepare(
     adjust: Sequence[str] = (),
     batch: str | None = None,
     duplicates: str = "keep",
+    missing_code: float | Sequence[float] = (),
     memory_limit: float | str | None = None,
 ) -> Prepared:
     r"""Make of a table what learners take, and say what was done.
@@ -192,6 +206,8 @@ def prepare(
     duplicates : {"keep", "group", "error"}, default="keep"
         "group": of columns that are nearly the same (a correlation of 0.9999 or more, in size)
         one is kept, which stands for all. "error": they are refused.
+    missing_code : float or sequence of float
+        Numbers that stand for missing values wherever they are, such as -999.
     memory_limit : float or str, optional
         What the whole process may hold, in bytes or as in "4GB".
 
@@ -230,7 +246,8 @@ def prepare(
     The effect of 'plate' (2 groups) was taken out of the other 2 columns.
     1 of 6 rows was left out, for values are missing in it.
     """
-    wishes = Wishes(transform, missing, drop, keep, adjust, batch, duplicates)
+    codes = _numbers(missing_code)
+    wishes = Wishes(transform, missing, drop, keep, adjust, batch, duplicates, codes)
     if isinstance(table, Dataset):
         return prepare_dataset(table, wishes, memory_limit)
     try:
@@ -273,6 +290,8 @@ def follow(
     """
     notes: list[str] = []
     n_rows, columns = len(raw.X), raw.all_names
+    if wishes.missing_code:
+        notes.append(_decoded(raw, wishes.missing_code))
     effects = adjusting_names(
         raw, wishes.adjust, wishes.batch, "adjust (--adjust)", "batch (--batch)"
     )
@@ -302,13 +321,20 @@ def follow(
     }
     about = {
         "transform": transform, "missing": how, "prepared": notes, "groups": groups,
-        "adjusted": effects, "batch": wishes.batch,
+        "adjusted": effects, "batch": wishes.batch, "missing_code": list(wishes.missing_code),
     }  # fmt: skip
     return Prepared(
         replace(data, about=about), tuple(notes), groups, transform, how, n_rows,
         (*left_out, *effects), tuple(effects),
         tuple(finding for finding in odd if finding.finding not in gone),
     )  # fmt: skip
+
+
+def _decoded(raw: Raw, codes: Sequence[float]) -> str:
+    """Make codes missing values, in place, and say how many there were."""
+    count = gaps.codes_to_missing(raw.X, codes)
+    shown = " or ".join(f"{code:g}" for code in codes)
+    return f"{count:,} value{'s' * (count != 1)} of {shown} count{'s' * (count == 1)} as missing."
 
 
 def _looked_at(raw: Raw, memory_limit: float | str | None, notes: list[str]) -> list[Finding]:
