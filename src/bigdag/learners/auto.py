@@ -354,11 +354,13 @@ class AutoDAG(Learner):
                 f"for all costs {excess:.2g} log n a variable; up to {self._excess_limit:.2g} is "
                 "chance)"
             )  # fmt: skip
-            directed = f"{arcs - loose:,} of {arcs:,}" if loose else f"All {arcs:,}"
+            chosen = f"Least squares with one noise variance was chosen: {why}."
+            if not arcs:
+                return f"{chosen} No arc was found."
             return (
-                f"Least squares with one noise variance was chosen: {why}. {directed} arcs are "
-                "directed, by the variances: in other units, or if the noises differ, arcs may "
-                "turn. AutoDAG(criterion='bic') (--method order-search-bic) supposes less."
+                f"{chosen} {_directions(arcs, loose, 'the variances')}: in other units, or if the "
+                "noises differ, arcs may turn. AutoDAG(criterion='bic') (--method "
+                "order-search-bic) supposes less."
             )
         why = (
             "as asked for" if self.criterion != "auto" else
@@ -375,13 +377,31 @@ class AutoDAG(Learner):
         by = "the data" if self.knowledge is None else "the data and what is known"
         if not arcs:
             return f"{chosen} No arc was found that is worth its cost."
-        if not loose:
-            return f"{chosen} All {arcs:,} arcs are directed by {by}; other units change nothing."
-        return (
-            f"{chosen} Of {arcs:,} arcs {arcs - loose:,} are directed by {by}, and {loose:,} may "
-            "run either way; other units change nothing, more rows or knowledge of causes would "
-            "direct more."
+        return f"{chosen} {_directions(arcs, loose, by)}; other units change nothing" + (
+            ", more rows or knowledge of causes would direct more." if loose else "."
         )
+
+
+def _directions(arcs: int, loose: int, by: str) -> str:
+    """Say how many arcs are directed, and by what.
+
+    Examples
+    --------
+    >>> _directions(5, 2, "the data")
+    'Of 5 arcs 3 are directed by the data, and 2 may run either way'
+    >>> _directions(1, 0, "the data")
+    'The one arc is directed by the data'
+    """
+    every = "The one arc" if arcs == 1 else f"All {arcs:,} arcs"
+    if not loose:
+        return f"{every} {'is' if arcs == 1 else 'are'} directed by {by}"
+    if loose == arcs:
+        return f"{every} may run either way"
+    fixed = arcs - loose
+    return (
+        f"Of {arcs:,} arcs {fixed:,} {'is' if fixed == 1 else 'are'} directed by {by}, and "
+        f"{loose:,} may run either way"
+    )
 
 
 def _unequal(n: int, variances: NDArray[np.float64]) -> float:
