@@ -225,7 +225,7 @@ def test_a_gpu_that_is_not_there_is_an_error():
 
 def test_without_torch_there_is_one_clear_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'bigdag\[torch\]'"):
+    with pytest.raises(MissingExtraError, match="pip install 'torch"):
         OptiMAS().fit(table())
 
 

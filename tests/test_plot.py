@@ -117,7 +117,7 @@ def test_a_drawing_that_fails_leaves_nothing(tmp_path, monkeypatch):
 
 def test_matplotlib_missing_is_one_clear_sentence(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MissingExtraError, match=r"bigdag\[plot\]"):
+    with pytest.raises(MissingExtraError, match="pip install 'matplotlib"):
         plot.draw(hub(2), tmp_path / "dag.png")
 
 

@@ -574,7 +574,7 @@ def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path, store):
 
 def test_without_matplotlib_it_says_what_to_install(tmp_path, store, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingExtraError, match=r"bigdag\[plot\]"):
+    with pytest.raises(MissingExtraError, match="pip install 'matplotlib"):
         write_report(store, tmp_path / "report")
     assert not (tmp_path / "report").exists()
 
