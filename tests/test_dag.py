@@ -330,7 +330,7 @@ def test_graph_objects_hold_the_same_arcs(dag):
 )
 def test_a_missing_package_is_one_clear_sentence(monkeypatch, package, method):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError, match="pip install .*networkx.*igraph"):
+    with pytest.raises(MissingExtraError, match=r"pip install .*networkx"):
         getattr(diamond(), method)()
 
 

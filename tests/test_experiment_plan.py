@@ -350,7 +350,7 @@ def test_a_plan_without_pydantic_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pydantic", None)
     monkeypatch.delitem(sys.modules, "bigdag.experiments.plan.schema", raising=False)
     monkeypatch.delattr("bigdag.experiments.plan.schema", raising=False)
-    with pytest.raises(MissingExtraError, match="Reading a plan needs .*pip install .*pydantic"):
+    with pytest.raises(MissingExtraError, match=r"Reading a plan needs .*pip install .*pydantic"):
         plan_of(tmp_path, SMALL)
 
 

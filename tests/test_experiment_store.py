@@ -405,7 +405,7 @@ def test_without_psutil_one_can_look_but_not_run(path, monkeypatch):
     store_module.load_psutil.cache_clear()
     try:
         Store(path, read_only=True).close()
-        with pytest.raises(BigdagError, match="pip install .*psutil"):
+        with pytest.raises(BigdagError, match=r"pip install .*psutil"):
             Store(path)
     finally:
         store_module.load_psutil.cache_clear()

@@ -404,7 +404,7 @@ def test_pywhy_graphs_has_the_same_edges():
 )
 def test_a_package_that_is_not_installed_is_named(monkeypatch, package, method):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError, match="pip install .*pgmpy"):
+    with pytest.raises(MissingExtraError, match=r"pip install .*pgmpy"):
         getattr(DAG3, method)()
 
 
