@@ -95,6 +95,21 @@ def test_plan_says_what_is_asked_for_before_anything_starts(tmp_path):
     assert set(tmp_path.iterdir()) == before
 
 
+def test_a_part_of_a_plan_can_be_asked_for_and_run(fake):
+    (part,) = as_json("plan", "mine.toml", "--method", "empty", "--variables", "10")["plans"]
+    assert (part["runs"], part["methods"]) == (part["instances"], 1)
+    done = as_json("run", "mine.toml", "--method", "empty")
+    whole = as_json("run", "mine.toml")
+    assert 0 < done["total"] < whole["total"]
+    assert whole["new"] == whole["total"] - done["total"]
+    _, stderr = experiment("plan", "mine.toml", "--method", "emty", code=2)
+    assert "Did you mean 'empty'?" in stderr
+    _, stderr = experiment("run", "mine.toml", "--variables", "11", code=2)
+    assert "has no data set with 11 variables" in stderr
+    _, stderr = experiment("plan", "exp1", "--preset", "paper-sizes", code=2)
+    assert "There is no preset 'paper-sizes'" in stderr
+
+
 def test_plan_takes_all_experiments_at_once_and_says_what_is_too_large():
     parts = as_json("plan", "all", "--preset", "paper")["plans"]
     assert [part["experiment"] for part in parts] == ["exp1", "exp2", "exp3"]

@@ -48,7 +48,20 @@ _Plans = Annotated[
         help="exp1, exp2, exp3, all, or the TOML file of a plan of your own.",
     ),
 ]
-_Preset = Annotated[str, typer.Option(help="Of exp1 to exp3: paper, laptop or smoke.")]
+_Preset = Annotated[
+    str,
+    typer.Option(
+        help="Of exp1 to exp3: paper, overnight, laptop or smoke; of exp3 also paper-sizes."
+    ),
+]
+_Methods = Annotated[
+    list[str] | None,
+    _option("--method", metavar="NAME", help="Only this method of the plan; may be repeated."),
+]
+_Sizes = Annotated[
+    list[int] | None,
+    _option("--variables", metavar="D", help="Only data sets with D variables; may be repeated."),
+]
 _Store = Annotated[
     Path,
     typer.Argument(
@@ -63,9 +76,16 @@ _Force = Annotated[bool, _option("--force", help="Overwrite what exists.")]
 
 
 @app.command(epilog="Example:  bigdag experiment plan exp1 --preset paper")
-def plan(experiments: _Plans, preset: _Preset = "laptop", as_json: _Json = False) -> None:
+def plan(
+    experiments: _Plans,
+    preset: _Preset = "laptop",
+    method: _Methods = None,
+    variables: _Sizes = None,
+    as_json: _Json = False,
+) -> None:
     """Say what a plan asks for: runs, core-hours, memory, and what will not fit."""
-    report = {"plans": [_estimate(each) for each in _load(experiments, preset)]}
+    plans = _load(experiments, preset, method, variables)
+    report = {"plans": [_estimate(each) for each in plans]}
     if as_json:
         print_json(report)
         return
@@ -73,11 +93,14 @@ def plan(experiments: _Plans, preset: _Preset = "laptop", as_json: _Json = False
         _show_estimate(part)
 
 
-def _load(experiments: Sequence[str], preset: str) -> list[Plan]:
+def _load(
+    experiments: Sequence[str], preset: str, methods: list[str] | None, sizes: list[int] | None
+) -> list[Plan]:
     from bigdag.experiments.plan.expand import EXPERIMENTS, load_plan
 
     words = [word for given in experiments for word in (EXPERIMENTS if given == "all" else [given])]
-    return [load_plan(word, preset) for word in dict.fromkeys(words)]
+    plans = [load_plan(word, preset) for word in dict.fromkeys(words)]
+    return [each.part(methods or (), sizes or ()) for each in plans] if methods or sizes else plans
 
 
 def _estimate(plan: Plan) -> dict[str, Any]:
@@ -85,9 +108,10 @@ def _estimate(plan: Plan) -> dict[str, Any]:
     limits = plan.limits
     return {
         "experiment": plan.experiment, "preset": plan.preset, "title": plan.title,
-        "instances": found.instances, "methods": len(plan.methods), "runs": found.runs,
+        "instances": found.instances, "methods": len(plan.only_methods or plan.methods),
+        "runs": found.runs,
         "core_hours": found.core_hours, "memory_bytes": found.memory, "disk_bytes": found.disk,
-        "time_limit": limits.time_limit, "threads": limits.threads,
+        "time_limit": found.time_limit, "threads": limits.threads,
         "memory_limit": limits.memory_limit,
         "too_big": [
             {"method": name, "d": d, "n": n, "memory_bytes": memory}
@@ -137,6 +161,8 @@ def _show_estimate(part: Mapping[str, Any]) -> None:
 def run(
     experiments: _Plans,
     preset: _Preset = "laptop",
+    method: _Methods = None,
+    variables: _Sizes = None,
     store: Annotated[Path, typer.Option(help="The file of the finished runs.")] = Path("runs.db"),
     retry_failed: Annotated[
         bool, _option("--retry-failed", help="Do runs again that failed.")
@@ -159,12 +185,13 @@ def run(
     from bigdag.interrupts import terminable
 
     with terminable():
-        _run(experiments, preset, store, retry_failed, cores, dask, skip_missing, quiet, as_json)
+        plans = _load(experiments, preset, method, variables)
+        _run(plans, store, retry_failed, cores, dask, skip_missing, quiet, as_json)
 
 
 def _run(
-    experiments: list[str], preset: str, store: Path, retry_failed: bool, cores: int | None,
-    dask: str | None, skip_missing: bool, quiet: bool, as_json: bool,
+    plans: list[Plan], store: Path, retry_failed: bool, cores: int | None, dask: str | None,
+    skip_missing: bool, quiet: bool, as_json: bool,
 ) -> None:  # fmt: skip
     from bigdag.experiments.run.runner import run_plan
     from bigdag.experiments.store import Store
@@ -174,7 +201,6 @@ def _run(
     if dask is not None:
         # What goes wrong there becomes a row or a sentence; its log would run into the live table.
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    plans = _load(experiments, preset)
     with Store(store) as opened:
         try:
             with _progress(quiet) as show:

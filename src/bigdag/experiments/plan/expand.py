@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,8 @@ from bigdag.learners.methods import METHODS
 __all__ = ["EXPERIMENTS", "PRESETS", "Estimate", "Limits", "MethodRow", "Plan", "load_plan"]
 
 EXPERIMENTS = ("exp1", "exp2", "exp3")
-PRESETS = ("paper", "laptop", "smoke")
+PRESETS = ("paper", "overnight", "laptop", "smoke")
+_MORE_PRESETS = {"exp3": ("paper-sizes",)}  # of one experiment only
 _LONGEST = 100  # letters of a data set's name in the name of its folder
 _HELD_OUT = 5  # a user's table: one row in so many is kept for validation
 
@@ -44,6 +45,8 @@ class Estimate:
         Data sets, and methods on them.
     core_hours : float
         At the most: all runs up to their time limits, on all their threads.
+    time_limit : float
+        Seconds of the learner in the run that may take the longest.
     memory : int
         Bytes of the run that needs the most.
     disk : int
@@ -57,6 +60,7 @@ class Estimate:
     instances: int
     runs: int
     core_hours: float
+    time_limit: float
     memory: int
     disk: int
     too_big: list[tuple[str, int, int, int]]
@@ -72,7 +76,7 @@ class Plan:
     experiment, preset, title : str
         Its names.
     limits : Limits
-        Of each run.
+        Of each run; a table ``[[data]]`` may have a time limit of its own.
     thresholds : tuple of float
         Where graphs are cut for the metrics.
     seed : int
@@ -81,6 +85,8 @@ class Plan:
         In the order of the figures.
     data : tuple of dict
         The tables ``[[data]]``, checked and with their defaults.
+    only_methods, only_sizes : tuple
+        Names of methods and numbers of variables that it is cut down to, see `part`; empty for all.
 
     Examples
     --------
@@ -100,20 +106,80 @@ class Plan:
     seed: int
     methods: tuple[MethodRow, ...]
     data: tuple[dict[str, Any], ...]
+    only_methods: tuple[str, ...] = ()
+    only_sizes: tuple[int, ...] = ()
 
     @cached_property
-    def _pairs(self) -> list[tuple[dict[str, Any], list[MethodRow]]]:
-        """Each data set once, with all methods that any of the tables runs on it."""
-        found: dict[str, tuple[dict[str, Any], set[str]]] = {}
+    def _pairs(self) -> list[tuple[dict[str, Any], list[tuple[MethodRow, float]]]]:
+        """Each data set once, with all methods that any table runs on it, and their time limits."""
+        found: dict[str, tuple[dict[str, Any], dict[str, float]]] = {}
         for block in self.data:
-            names = set(block["methods"] or (row.name for row in self.methods))
+            seconds = block["time_limit"] or self.limits.time_limit
             for dataset in _expand(block, self.seed):
-                found.setdefault(dataset["key"], (dataset, set()))[1].update(names)
+                limits = found.setdefault(dataset["key"], (dataset, {}))[1]
+                for name in block["methods"]:
+                    if limits.setdefault(name, seconds) != seconds:
+                        raise ParameterError(
+                            f"{self.experiment}: two tables [[data]] run {name!r} on "
+                            f"{dataset['name']!r}, with time limits of {limits[name]:g} and "
+                            f"{seconds:g} seconds. Leave it out of one of them."
+                        )
         pairs = [
-            (dataset, [row for row in self.methods if row.name in names])
-            for dataset, names in found.values()
+            (dataset, [(row, limits[row.name]) for row in self.methods if self._has(row, limits)])
+            for dataset, limits in found.values()
+            if not self.only_sizes or dataset["d"] in self.only_sizes
         ]
+        pairs = [(dataset, rows) for dataset, rows in pairs if rows]
         return sorted(pairs, key=lambda pair: (pair[0]["d"], pair[0]["n"]))
+
+    def _has(self, row: MethodRow, names: Iterable[str]) -> bool:
+        return row.name in names and (not self.only_methods or row.name in self.only_methods)
+
+    def part(self, methods: Iterable[str] = (), sizes: Iterable[int] = ()) -> Plan:
+        """Return some of the runs as a plan; its runs are the same as in the whole.
+
+        Parameters
+        ----------
+        methods : iterable of str
+            Names of methods; all if empty.
+        sizes : iterable of int
+            Numbers of variables; all if empty.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        ParameterError
+            If the plan has no such method or size, or nothing with both.
+
+        Examples
+        --------
+        >>> part = load_plan("exp3", "paper").part(["ProxiMAS"], [5000])
+        >>> [job["dataset"]["name"] for job in part.jobs()]
+        ['ER1 gaussian-EV d=5000 n=1000', 'ER1 gaussian-EV d=5000 n=10000']
+        """
+        methods, sizes = tuple(methods), tuple(sizes)
+        names = [row.name for row in self.methods]
+        for name in methods:
+            if name not in names:
+                said = nearest(name, names, "Its methods are")
+                raise ParameterError(f"{self.experiment} has no method {said}")
+        there = sorted({dataset["d"] for dataset in self.datasets})
+        for d in sizes:
+            if d not in there:
+                raise ParameterError(
+                    f"{self.experiment} has no data set with {d:,} variables. Its data sets have "
+                    f"{', '.join(f'{size:,}' for size in there)}."
+                )
+        part = replace(self, only_methods=methods, only_sizes=sizes)
+        if not part.datasets:
+            raise ParameterError(
+                f"{self.experiment} has no run of {', '.join(methods)} with "
+                f"{', '.join(f'{d:,}' for d in sizes)} variables."
+            )
+        return part
 
     @property
     def datasets(self) -> list[dict[str, Any]]:
@@ -131,14 +197,18 @@ class Plan:
             and preset. Threads and the memory limit are left out, so that a plan goes on where it
             stopped on another machine; under a time limit they too can change a result.
         """
-        return [self._job(dataset, row) for dataset, rows in self._pairs for row in rows]
+        return [
+            self._job(dataset, row, seconds)
+            for dataset, rows in self._pairs
+            for row, seconds in rows
+        ]
 
-    def _job(self, dataset: dict[str, Any], row: MethodRow) -> dict[str, Any]:
+    def _job(self, dataset: dict[str, Any], row: MethodRow, time_limit: float) -> dict[str, Any]:
         deciding = {
             "experiment": self.experiment,
             "preset": self.preset,
             "thresholds": list(self.thresholds),
-            "time_limit": self.limits.time_limit,
+            "time_limit": time_limit,
             "snapshot_every": self.limits.snapshot_every,
             "seed": dataset["seed"],
         }
@@ -166,19 +236,20 @@ class Plan:
         8
         """
         needs: dict[tuple[str, int, int], int] = {}
-        runs = 0
+        times: list[float] = []
         for dataset, rows in self._pairs:
             n, d = dataset["n"], dataset["d"]
-            runs += len(rows)
-            for row in rows:
+            for row, seconds in rows:
+                times.append(seconds)
                 if (row.name, d, n) not in needs:
                     needs[row.name, d, n] = METHODS[row.word].memory(n, d, row.parameters)
         limits = self.limits
         used = {name for name, _, _ in needs}
         return Estimate(
             instances=len(self._pairs),
-            runs=runs,
-            core_hours=runs * limits.time_limit * limits.threads / 3600,
+            runs=len(times),
+            core_hours=sum(times) * limits.threads / 3600,
+            time_limit=max(times),
             memory=max(needs.values()),
             # float64 tables for training and validation
             disk=sum(16 * dataset["n"] * dataset["d"] for dataset in self.datasets),
@@ -198,8 +269,8 @@ def load_plan(plan: str | os.PathLike[str], preset: str = "laptop") -> Plan:
     ----------
     plan : str or path-like
         "exp1", "exp2" or "exp3", or the path of a TOML file.
-    preset : {"paper", "laptop", "smoke"}
-        Which one of a shipped experiment; not used for a file.
+    preset : {"paper", "overnight", "laptop", "smoke", "paper-sizes"}
+        Which one of a shipped experiment; not used for a file. Only "exp3" has "paper-sizes".
 
     Returns
     -------
@@ -229,8 +300,10 @@ def load_plan(plan: str | os.PathLike[str], preset: str = "laptop") -> Plan:
             f"There is no experiment {nearest(name, EXPERIMENTS, 'Experiments are')} "
             "A plan of your own is a file that ends in .toml."
         )
-    if preset not in PRESETS:
-        raise ParameterError(f"There is no preset {nearest(preset, PRESETS, 'Presets are')}")
+    presets = (*PRESETS, *_MORE_PRESETS.get(name, ()))
+    if preset not in presets:
+        said = nearest(preset, presets, f"Presets of {name} are")
+        raise ParameterError(f"There is no preset {said}")
     return Plan(**read_plan(PLANS / f"{name}.{preset}.toml"))
 
 

@@ -4,7 +4,8 @@ A plan crosses data sets with methods under one set of limits::
 
     experiment = "mine"
     thresholds = [0.1, 0.3]
-    methods_from = "methods.toml"           # rows of another file, one here has precedence
+    methods_from = "methods.toml"           # rows of another file, or of a list of them; of those
+                                            # with the same name the last one holds, or one here
 
     [limits]
     time_limit = 60                         # seconds of the learner
@@ -19,6 +20,8 @@ A plan crosses data sets with methods under one set of limits::
     n = 1000
     units = ["raw", "standardised"]
     repetitions = 3
+    time_limit = 120                        # of these only; left out: that of [limits]
+    without = ["No arcs"]                   # all methods but these; or methods = [...], only these
 
     [[data]]                                # a table of one's own; paths are relative to the plan
     table = "genes.csv"
@@ -155,7 +158,7 @@ class _Reader:
     def plan(self) -> dict[str, Any]:
         schema = _schema()
         top = schema.checked(schema.PlanFile, self.given, self.refuse)
-        rows = {row.name: row for row in self._included(top.methods_from)}
+        rows = {row.name: row for name in top.methods_from for row in self._included(name)}
         rows |= {row.name: row for row in self.methods(top.method)}
         if not rows:
             raise self.refuse("top level", "there is no method. Add a table [[method]].")
@@ -175,9 +178,7 @@ class _Reader:
             "data": tuple(blocks),
         }
 
-    def _included(self, name: str | None) -> list[MethodRow]:
-        if name is None:
-            return []
+    def _included(self, name: str) -> list[MethodRow]:
         beside = self.path.parent / name
         # A plan of the user's own can take the rows that are shipped.
         other = _Reader(beside if beside.exists() else PLANS / name)
@@ -220,11 +221,14 @@ class _Reader:
     def _block(
         self, given: schema.Simulated | schema.Own, where: str, rows: Mapping[str, MethodRow]
     ) -> dict[str, Any]:
-        for name in given.methods or ():
+        for name in (*(given.methods or ()), *given.without):
             if name not in rows:
                 text = "there is no method of the name " + nearest(name, rows, "Names are")
                 raise self.refuse(where, text)
         values = given.model_dump()
+        values["methods"] = [n for n in values["methods"] or rows if n not in given.without]
+        if not values["methods"]:
+            raise self.refuse(where, "no method is left. Shorten 'without'.")
         if "table" not in values:
             return values
         for key in ("table", "truth"):

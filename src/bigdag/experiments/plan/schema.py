@@ -82,7 +82,9 @@ class Limits(_Table):
 
 class _Data(_Table):
     repetitions: int = Field(1, ge=1, description="a whole number >= 1")
+    time_limit: Positive | None = Field(None, description=_SECONDS)
     methods: Several[Text] | None = Field(None, description="a list of names of methods")
+    without: Several[Text] = Field([], description="a list of names of methods")
 
 
 class Simulated(_Data):
@@ -149,7 +151,9 @@ class PlanFile(MethodsFile):
     thresholds: Several[Annotated[FiniteFloat, Field(ge=0)]] = Field(
         [0.1, 0.3], description="a number >= 0, or a list of different ones"
     )
-    methods_from: Text | None = Field(None, description=_TEXT)
+    methods_from: Several[Text] = Field(
+        [], description="a text that is not empty, or a list of different ones"
+    )
     limits: Limits = Field(description="a table [limits]")
     data: list[
         Annotated[

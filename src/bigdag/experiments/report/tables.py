@@ -21,7 +21,7 @@ __all__ = [
 
 _MOST_ROWS = 1500  # of a table in the page; the CSV has all
 _SHIPPED = {"exp1", "exp2", "exp3"}
-_PRESETS = {"paper", "laptop", "smoke"}
+_PRESETS = {"paper", "overnight", "laptop", "smoke", "paper-sizes"}
 _WORDS = {
     "family": "graph", "peak_gb": "peak memory, GB", "step": "s/step, acyclic",
     "n_arcs": "arcs", "ap": "average precision", "ap_dag": "average precision, DAG",
