@@ -7,6 +7,11 @@ of the data sets, beside sorting by variance as the trivial baseline. "Long" is 
 learning rate of 0.001 with ``tol=0``, which ends only where the loss no longer falls at all. Other
 packages (gcastle, dagma) get the same penalties; their weights are taken before any threshold, and
 made acyclic as ours are. All in one process with one thread. Writes JSON as it goes.
+
+    python benchmarks/rivals.py --parts warm [--sizes 40 100] [--seeds 5]
+
+Steps and CPU seconds to convergence from zeros, from ProxiMAS' DAG and from OrderSearch's, with the
+time of the warm start itself added, for the gradient methods and GD with their defaults.
 """
 
 from __future__ import annotations
@@ -18,14 +23,26 @@ import json
 import logging
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bigdag import DAGMA, GOLEM, NOTEARS, OptiMAS, SortRegress, metrics, simulate
+from bigdag import (
+    DAGMA,
+    GD,
+    GOLEM,
+    NOTEARS,
+    OptiMAS,
+    OrderSearch,
+    ProxiMAS,
+    SortRegress,
+    metrics,
+    simulate,
+)
 from bigdag.graph.acyclic import acyclic_threshold
 
 N = 1000
@@ -141,9 +158,109 @@ def measure(
     }  # fmt: skip
 
 
+def table_rows(options: argparse.Namespace, rows: list[dict[str, Any]]) -> Iterator[None]:
+    """Add a row for each method and data set to the long table."""
+    for name, d, seed in cells(options):
+        truth, X = world(d, name, seed, options.variance)
+        for units in options.units:
+            table = X if units == "raw" else simulate.standardise(X)
+            for method in options.methods:
+                row = measure(method, rivals()[method], table, truth)
+                rows.append({"world": name, "d": d, "units": units, "seed": seed} | row)
+                yield
+
+
+def cells(options: argparse.Namespace) -> Iterator[tuple[str, int, int]]:
+    """Yield the data sets that are asked for: name of the world, size and seed."""
+    return product(options.worlds, options.sizes, range(options.seeds))
+
+
+def summary(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return the means and the least values of the long table."""
+    keys = ["world", "units", "d", "method"]
+    return pd.DataFrame(rows).groupby(keys, sort=False).agg(
+        raw_mean=("ap_raw", "mean"), raw_least=("ap_raw", "min"),
+        dag_mean=("ap_dag", "mean"), dag_least=("ap_dag", "min"), cpu_s=("cpu_s", "mean"),
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------ warm starts
+
+
+def followers() -> dict[str, Callable[[Any], Any]]:
+    """Return what is started: functions from a DAG, or None, to a learner."""
+    return {
+        "GOLEM-EV": lambda dag: GOLEM("EV", n_jobs=1, warm_start_dag=dag),
+        "NOTEARS": lambda dag: NOTEARS(n_jobs=1, warm_start_dag=dag),
+        "NOTEARS, soft penalty": lambda dag: NOTEARS(n_jobs=1, warm_start_dag=dag, **SOFT),
+        "DAGMA": lambda dag: DAGMA(n_jobs=1, warm_start_dag=dag),
+        "GD": lambda dag: GD(n_jobs=1, random_state=0, warm_start_dag=dag),
+    }
+
+
+STARTS: dict[str, Callable[[], Any] | None] = {
+    "zeros": None,
+    "ProxiMAS": lambda: ProxiMAS(n_jobs=1),
+    "OrderSearch": lambda: OrderSearch(n_jobs=1),
+}
+
+
+def timed(learner: Any, X: np.ndarray) -> tuple[Any, float]:
+    """Return the fitted learner, and the CPU seconds of its fit."""
+    began = time.process_time()
+    learner.fit(X)
+    return learner, time.process_time() - began
+
+
+def warm_rows(options: argparse.Namespace, rows: list[dict[str, Any]]) -> Iterator[None]:
+    """Add a row for each method, start and data set to the long table."""
+    small = simulate.sample(simulate.random_dag(12, 1, rng=0), 100, rng=1)
+    for start in filter(None, STARTS.values()):  # compiling is not part of any time
+        start().fit(small)
+    for make in followers().values():
+        make(None).fit(small)
+    for name, d, seed in cells(options):
+        truth, X = world(d, name, seed, options.variance)
+        X = X - X.mean(axis=0)
+        for begin, start in STARTS.items():
+            first, before = (None, 0.0) if start is None else timed(start(), X)
+            for method, make in followers().items():
+                model, took = timed(make(None if first is None else first.dag_), X)
+                raw = getattr(model, "raw_weights_", model.weights_)
+                rows.append({
+                    "world": name, "d": d, "seed": seed, "method": method, "start": begin,
+                    "steps": model.n_iter_, "cpu_s": took, "start_s": before,
+                    "total_s": before + took, "ended": model.status_,
+                    "ap_start": None if first is None else metrics.average_precision(
+                        first.dag_, truth
+                    ),
+                    "ap_raw": metrics.average_precision(raw, truth),
+                    "ap_dag": metrics.average_precision(model.dag_, truth),
+                })  # fmt: skip
+                yield
+
+
+def warm_summary(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return the means of the long table of warm starts."""
+    keys = ["world", "d", "method", "start"]
+    return pd.DataFrame(rows).groupby(keys, sort=False).agg(
+        sets=("seed", "size"), steps=("steps", "mean"), most_steps=("steps", "max"),
+        cpu_s=("cpu_s", "mean"), start_s=("start_s", "mean"), total_s=("total_s", "mean"),
+        ap_raw=("ap_raw", "mean"), ap_dag=("ap_dag", "mean"), ap_least=("ap_dag", "min"),
+        converged=("ended", lambda ended: (ended == "converged").mean()),
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------ both
+
+
+PARTS = {"table": (table_rows, summary), "warm": (warm_rows, warm_summary)}
+
+
 def main() -> None:
-    """Measure, print the table, write JSON."""
+    """Measure, print the tables, write JSON."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--parts", nargs="+", default=["table"], choices=list(PARTS))
     parser.add_argument("--sizes", type=int, nargs="+", default=[40, 100])
     parser.add_argument("--units", nargs="+", default=["raw"], choices=["raw", "standardised"])
     parser.add_argument("--worlds", nargs="+", default=["ER1"], choices=list(WORLDS))
@@ -158,25 +275,13 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
-    rows: list[dict[str, Any]] = []
-    for name in options.worlds:
-        for d in options.sizes:
-            for seed in range(options.seeds):
-                truth, X = world(d, name, seed, options.variance)
-                for units in options.units:
-                    table = X if units == "raw" else simulate.standardise(X)
-                    for method in options.methods:
-                        row = measure(method, rivals()[method], table, truth)
-                        rows.append({"world": name, "d": d, "units": units, "seed": seed} | row)
-                        options.out.write_text(json.dumps(rows, indent=1))
-    frame = pd.DataFrame(rows)
-    keys = ["world", "units", "d", "method"]
-    table = frame.groupby(keys, sort=False).agg(
-        raw_mean=("ap_raw", "mean"), raw_least=("ap_raw", "min"),
-        dag_mean=("ap_dag", "mean"), dag_least=("ap_dag", "min"), cpu_s=("cpu_s", "mean"),
-    )  # fmt: skip
-    pd.set_option("display.width", 200, "display.max_rows", 500)
-    print(table.round(3).to_string())
+    pd.set_option("display.width", 200, "display.max_rows", 500, "display.max_columns", 20)
+    found: dict[str, list[dict[str, Any]]] = {part: [] for part in options.parts}
+    for part in options.parts:
+        fill, sum_up = PARTS[part]
+        for _ in fill(options, found[part]):
+            options.out.write_text(json.dumps(found, indent=1))
+        print(sum_up(found[part]).round(3).to_string())
 
 
 if __name__ == "__main__":
