@@ -129,7 +129,8 @@ def test_in_the_paper_s_plans_only_the_time_limit_ends_a_descent(experiment):
         given = row.parameters
         assert (given["learning_rate"], given["decays"]) == (0.001, 0)
         assert given["max_iter"] >= 10**9
-        assert given.get("tol") == 0 or given.get("patience", 0) >= 10**9
+        # Not tol = 0: a loss that rises does not fall either, and would count as settled.
+        assert given["patience"] >= 10**9
 
 
 @pytest.mark.parametrize("preset", ["laptop", "overnight"])
