@@ -1,14 +1,15 @@
 """The bootstrap against one fit and against what is trivial, all sides on the same data in one run.
 
-    python benchmarks/bootstrap.py [--parts accuracy others time big] [--seeds 5] [--resamples 100]
+    python benchmarks/bootstrap.py [--parts accuracy elsewhere others time big] [--seeds 5]
+                                   [--resamples 100]
     python benchmarks/bootstrap.py --parts huge
 
 ``accuracy``: samples of two networks fitted to real data and of random DAGs, standardised: average
-precision of the arcs by probability, of one fit by weight and by direction and evidence, and of
+precision of the arcs by frequency, of one fit by weight and by direction and evidence, and of
 plain correlations; F1 and SHD of the consensus and of one fit; and how well probabilities are
-calibrated. ``others``: the bootstrap of other learners, on raw and standardised data. ``time``: the
-bootstrap over one fit. ``big``, ``huge``: d = 5000 and 20,000, with the peak memory of a
-process of its own.
+calibrated, with 95 % intervals. ``elsewhere``: the same on data that no goal names. ``others``: the
+bootstrap of other learners, on raw and standardised data. ``time``: the bootstrap over one fit.
+``big``, ``huge``: d = 5000 and 20,000, with the peak memory of a process of its own.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from scipy.stats import beta
 
 from bigdag import BootstrapDAG, OrderSearch, ProxiMAS, SortRegress, metrics, simulate
 from order import _network, world
@@ -56,13 +58,13 @@ def correlations(X: Any) -> Any:
     return C
 
 
-def accuracy(seeds: int, resamples: int) -> None:
+def accuracy(worlds_of: Any, resamples: int) -> None:
     """Print the table of accuracy, and that of calibration."""
     print("| data | correlation | one fit, by weight | one fit, by evidence | bootstrap | "
           "F1 one fit | F1 consensus | SHD one fit | SHD consensus |")  # fmt: skip
     print("|---|---|---|---|---|---|---|---|---|")
     pooled: dict[str, list[Any]] = {}
-    for name, worlds in tables(seeds):
+    for name, worlds in worlds_of:
         rows = []
         for seed, (truth, X) in enumerate(worlds):
             one = OrderSearch(criterion="bic").fit(X).dag_
@@ -72,34 +74,51 @@ def accuracy(seeds: int, resamples: int) -> None:
                 metrics.average_precision(correlations(X), truth),
                 metrics.average_precision(one, truth, by="weight"),
                 metrics.average_precision(one, truth),
-                metrics.average_precision(many.edge_prob_, truth),
+                metrics.average_precision(many.edge_freq_, truth),
                 first.f1, second.f1, first.shd, second.shd,
             ])  # fmt: skip
-            pooled.setdefault(name, []).append(
-                metrics.calibration(many.edge_prob_, truth, directed=False)
-            )
+            found = metrics.calibration(many.edge_prob_, truth, directed=False)
+            pooled.setdefault(name, []).append(found)
+            pooled.setdefault("all of these", []).append(found)
         means = np.mean(rows, axis=0)
         cells = [f"{v:.3f}" for v in means[:6]] + [f"{v:.1f}" for v in means[6:]]
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
-    print(
-        "\nPairs by their probability (adjacency): number, mean probability, share that is true\n"
-    )
+    print("\nPairs by their probability (adjacency): number, mean probability, share that is true "
+          "with its 95 % interval; ✓ within 0.1 of each other, ? undecided, ✗ not\n")  # fmt: skip
     print("| data | " + " | ".join(f"{a / 10:.1f}–{a / 10 + 0.1:.1f}" for a in range(5, 10)) + " |")
     print("|---|---|---|---|---|---|")
-    for name, found in pooled.items():
-        cells = []
-        for a in range(5, 10):
-            parts = [t[np.isclose(t["low"], a / 10)] for t in found]
-            n = sum(int(p["count"].sum()) for p in parts)
-            if not n:
-                cells.append("–")
-                continue
-            p, t = (
-                sum(float((part[c] * part["count"]).sum()) for part in parts if len(part)) / n
-                for c in ("probability", "true")
-            )
-            cells.append(f"{n}: {p:.2f}, {t:.2f}")
+    for name in [*(n for n in pooled if n != "all of these"), "all of these"]:
+        cells = [_calibrated(pooled[name], a) for a in range(5, 10)]
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+
+
+def _calibrated(found: list[Any], tenth: int) -> str:
+    """Return what tables of calibration say of one bin together."""
+    parts = [t[np.isclose(t["low"], tenth / 10)] for t in found]
+    n = sum(int(p["count"].sum()) for p in parts)
+    if not n:
+        return "–"
+    p, hits = (
+        sum(float((part[c] * part["count"]).sum()) for part in parts if len(part))
+        for c in ("probability", "true")
+    )
+    p, hits = p / n, round(hits)
+    low = float(beta.ppf(0.025, hits, n - hits + 1)) if hits else 0.0
+    high = float(beta.ppf(0.975, hits + 1, n - hits)) if hits < n else 1.0
+    mark = "✓" if abs(hits / n - p) <= 0.1 else "?" if low - 0.1 <= p <= high + 0.1 else "✗"
+    return f"{n}: {p:.2f}, {hits / n:.2f} ({low:.2f}–{high:.2f}) {mark}"
+
+
+def elsewhere(seeds: int) -> Any:
+    """Yield names and lists of (truth, table) that no goal names."""
+    for name, n in (("ecoli70", 200), ("ecoli70", 1000), ("magic-irri", 300), ("arth150", 500)):
+        truth, scales = _network(name)
+        samples = [simulate.sample(truth, n, variance=scales, rng=seed) for seed in range(seeds)]
+        yield f"{name} n={n}", [(truth, _units(X, False)) for X in samples]
+    for d, k, graph, n in ((100, 1, "ER", 300), (100, 2, "ER", 300), (100, 2, "SF", 300),
+                           (60, 4, "ER", 300), (100, 1, "ER", 500)):  # fmt: skip
+        worlds = [world(d, k, graph, seed, n=n) for seed in range(seeds)]
+        yield f"{graph}{k} d={d} n={n}", [(truth, _units(X, False)) for truth, X in worlds]
 
 
 def others(seeds: int, resamples: int) -> None:
@@ -122,7 +141,7 @@ def others(seeds: int, resamples: int) -> None:
                     rows.append([
                         metrics.average_precision(correlations(X), truth),
                         metrics.average_precision(one, truth),
-                        metrics.average_precision(many.edge_prob_, truth),
+                        metrics.average_precision(many.edge_freq_, truth),
                     ])  # fmt: skip
                 cells = " | ".join(f"{v:.3f}" for v in np.mean(rows, axis=0))
                 units = "raw" if raw else "standardised"
@@ -164,7 +183,7 @@ def _large(d: int, resamples: int) -> str:
     began = time.perf_counter()
     if resamples:
         model = BootstrapDAG(n_resamples=resamples, random_state=0).fit(X)
-        graph: Any = model.edge_prob_
+        graph: Any = model.edge_freq_
     else:
         graph = OrderSearch(criterion="bic").fit(X).dag_
     took = time.perf_counter() - began
@@ -177,14 +196,16 @@ def _large(d: int, resamples: int) -> str:
 def main() -> None:
     """Run the parts that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parts = ("accuracy", "others", "time", "big", "huge")
+    parts = ("accuracy", "elsewhere", "others", "time", "big", "huge")
     parser.add_argument("--parts", nargs="+", default=parts[:-1], choices=parts)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--resamples", type=int, default=100)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     if "accuracy" in given.parts:
-        accuracy(given.seeds, given.resamples)
+        accuracy(tables(given.seeds), given.resamples)
+    if "elsewhere" in given.parts:
+        accuracy(elsewhere(given.seeds), given.resamples)
     if "others" in given.parts:
         others(given.seeds, min(given.resamples, 50))
     if "time" in given.parts:

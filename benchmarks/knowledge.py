@@ -140,7 +140,7 @@ def resampled(
     model = BootstrapDAG(learner, n_resamples=resamples, random_state=seed).fit(X)
     sd = sp.diags_array(X.std(axis=0))
     size = abs(sd @ sum(model.resamples_) @ sp.diags_array(1 / X.std(axis=0)))
-    return np.asarray((model.edge_prob_ + 0.01 / resamples * size)[:r].toarray())
+    return np.asarray((model.edge_freq_ + 0.01 / resamples * size)[:r].toarray())
 
 
 # ------------------------------------------------------------------ parts

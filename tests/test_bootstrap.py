@@ -21,6 +21,7 @@ from bigdag import (
 )
 from bigdag.data.dataset import Dataset, as_dataset
 from bigdag.engine.gram import Gram
+from bigdag.engine.local_fdr import probability_by_count
 from bigdag.errors import DataError, DataWarning, MemoryLimitError, ParameterError
 from bigdag.graph.acyclic import is_acyclic
 from bigdag.graph.consensus import Answer, agreement, tally
@@ -156,15 +157,18 @@ def test_more_resamples_are_those_of_one_longer_fit(fitted):
     assert short.dag_ == model.dag_
 
 
-def test_probabilities_are_shares_of_the_cpdags(fitted):
+def test_frequencies_are_shares_of_the_cpdags(fitted):
     _, _, model = fitted
     expected = np.zeros((12, 12))
     for W in model.resamples_:
         found = metrics.cpdag(DAG(W)).toarray()
         expected += np.where(found & found.T, 0.5, found) / 20
-    np.testing.assert_allclose(model.edge_prob_.toarray(), expected, atol=1e-12)
-    np.testing.assert_allclose(model.adjacency_prob_.toarray(), expected + expected.T, atol=1e-12)
+    np.testing.assert_allclose(model.edge_freq_.toarray(), expected, atol=1e-12)
+    np.testing.assert_allclose(model.adjacency_freq_.toarray(), expected + expected.T, atol=1e-12)
     share = model.direction_prob_.toarray()
+    np.testing.assert_allclose(
+        model.edge_prob_.toarray(), share * model.adjacency_prob_.toarray(), atol=1e-12
+    )
     np.testing.assert_allclose((share + share.T)[expected + expected.T > 0], 1.0)
     seen = np.array([W.toarray() for W in model.resamples_])
     i, j = model.weights_.nonzero()
@@ -193,8 +197,10 @@ def test_what_the_consensus_says(fitted):
     assert np.isfinite(model.score(X))
     assert model.predict(X).shape == X.shape
     frame = model.to_frame()
-    assert frame["probability"].is_monotonic_decreasing
-    assert len(frame) == model.edge_prob_.nnz
+    assert frame["frequency"].is_monotonic_decreasing
+    by_pair = frame.groupby("adjacency")["frequency"]
+    assert len(frame) == model.edge_freq_.nnz
+    assert by_pair.ngroups == len(np.unique(model.adjacency_freq_.data.round(9)))  # one to one
     assert (model.to_frame(0.8)["adjacency"] >= 0.8 - 1e-9).all()
 
 
@@ -390,16 +396,73 @@ def test_it_beats_one_fit_on_standardised_data():
     truth, X = table(d=60, n=300, k=2, seed=4)
     one = OrderSearch(criterion="bic").fit(X)
     many = BootstrapDAG(n_resamples=30, random_state=0).fit(X)
-    assert metrics.average_precision(many.edge_prob_, truth) > metrics.average_precision(
+    assert metrics.average_precision(many.edge_freq_, truth) > metrics.average_precision(
         one.dag_, truth
     )
+
+
+# ------------------------------------------------------------------ how probable a pair is
+
+
+def found_in(rng, worths, pairs, threshold, total, fraction=1.0):
+    """Draw how many resamples find each pair: the model of the statistic, taken literally."""
+    mean = np.concatenate([worths, np.zeros(pairs - len(worths))])
+    t = np.abs(mean + rng.normal(size=pairs))
+    again = t + rng.normal(size=(total, pairs)) > threshold
+    return (again & (rng.random(again.shape) < fraction)).sum(axis=0)
+
+
+@pytest.mark.parametrize("fraction", [1.0, 0.5])
+def test_of_pairs_with_a_probability_that_share_is_true(fraction):
+    rng = np.random.default_rng(0)
+    told, true = [], []
+    for _ in range(20):
+        worths = rng.uniform(1.0, 9.0, size=150)
+        counts = found_in(rng, worths, 6000, 3.3, 50, fraction)
+        found = np.bincount(counts, minlength=51)
+        told.append(probability_by_count(found, 3.3, 6000, fraction)[counts])
+        true.append(np.arange(6000) < 150)
+    told, true = np.concatenate(told), np.concatenate(true)
+    for low in np.arange(0.2, 1.0, 0.2):
+        inside = (told >= low) & (told <= low + 0.2)
+        assert inside.sum() > 20
+        assert abs(true[inside].mean() - told[inside].mean()) < 0.1
+
+
+def test_what_chance_explains_is_not_probable():
+    often, believed = 0, 0
+    for seed in range(10):
+        counts = found_in(np.random.default_rng(seed), np.empty(0), 20_000, 3.6, 100)
+        p = probability_by_count(np.bincount(counts, minlength=101), 3.6, 20_000)
+        often += (counts >= 50).sum()
+        believed += (p[counts] >= 0.5).sum()
+    assert often > 30
+    assert believed < often / 5
+
+
+@pytest.mark.parametrize("total", [1, 2, 10, 500])
+def test_a_pair_found_more_often_is_more_probable(total):
+    for found in (np.zeros(total + 1, dtype=int), np.arange(total + 1)[::-1]):
+        for pairs in (0, 3, 10**9):
+            p = probability_by_count(found, 4.0, pairs)
+            assert p[0] == 0.0
+            assert (np.diff(p) >= 0).all()
+            assert (p[1:] > 0).all()
+            assert (p <= 1).all()
+
+
+def test_few_resamples_or_another_learner_have_frequencies_for_probabilities():
+    _, X = table()
+    for learner, total in ((None, 9), (SortRegress(), 12)):
+        model = BootstrapDAG(learner, n_resamples=total, random_state=0).fit(X)
+        assert (model.adjacency_prob_ != model.adjacency_freq_).nnz == 0
 
 
 # ------------------------------------------------------------------ where random orders fail
 
 
 def test_dense_graphs_are_searched_from_the_answer_of_all_rows_too():
-    truth, X = table(d=20, n=1000, k=6, seed=2)
+    truth, X = table(d=20, n=1000, k=4, seed=0)
     one = OrderSearch(criterion="bic").fit(X)
     model = BootstrapDAG(n_resamples=20, random_state=0).fit(X)
     found, alone = (metrics.arc_metrics(dag, truth).f1 for dag in (model.dag_, one.dag_))
@@ -407,7 +470,10 @@ def test_dense_graphs_are_searched_from_the_answer_of_all_rows_too():
     gram = Gram(as_dataset(X), hold=False)
     plan = resampling.plan(gram, 9.0, search=lambda: (one.weights_, np.array(one.order_)))
     random = plan._replace(start=None)
-    assert resampling.without_needless_start(gram.Z, plan, 0) is plan
+    after, first = resampling.first_resamples(gram.Z, plan, np.random.default_rng)
+    assert after is plan
+    again = resampling.search_resample(gram.Z, plan, np.random.default_rng(0))
+    assert (first[0].weights != again.weights).nnz == 0
     answers = [
         resampling.search_resample(gram.Z, shared, np.random.default_rng(k))
         for k in range(6) for shared in (plan, random)
@@ -421,7 +487,10 @@ def test_where_random_orders_do_nothing_else_is_searched():
     one = OrderSearch(criterion="bic").fit(X)
     gram = Gram(as_dataset(X), hold=False)
     plan = resampling.plan(gram, 9.0, search=lambda: (one.weights_, np.array(one.order_)))
-    assert resampling.without_needless_start(gram.Z, plan, 0).start is None
+    after, first = resampling.first_resamples(gram.Z, plan, np.random.default_rng, n_jobs=2)
+    assert after.start is None
+    again = resampling.search_resample(gram.Z, after, np.random.default_rng(3))
+    assert (first[3].weights != again.weights).nnz == 0
 
 
 # ------------------------------------------------------------------ what belongs together
@@ -453,13 +522,13 @@ def test_little_memory_does_not_change_the_answer_with_missing_values():
 def test_the_time_limit_is_also_that_of_the_trials(monkeypatch):
     _, X = table(d=20, n=300, k=4)
     asked = []
-    whole = resampling.without_needless_start
+    whole = resampling.first_resamples
 
-    def watched(sample, shared, seed, stop):
+    def watched(sample, shared, generator, stop, n_jobs):
         asked.append(stop())
-        return whole(sample, shared, seed, lambda: True)
+        return whole(sample, shared, generator, lambda: True, n_jobs)
 
-    monkeypatch.setattr(resampling, "without_needless_start", watched)
+    monkeypatch.setattr(resampling, "first_resamples", watched)
     model = BootstrapDAG(n_resamples=500, time_limit=1e-6, random_state=0).fit(X)
     assert asked == [True]
     assert model.status_ == "time_limit"

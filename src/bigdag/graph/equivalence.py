@@ -8,6 +8,7 @@ graph, whose DAGs are those of the class that keep what is known.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -145,8 +146,9 @@ def compelled(weights: sp.csc_array, order: NDArray[np.integer]) -> NDArray[np.b
     The algorithm is Chickering's (1995). Arcs are labelled node after node along the order; the
     parent x of y that is last in the order decides on all arcs into y, in time linear in them.
     """
-    rank = rank_of(np.asarray(order))
-    parents = [set(ids.tolist()) for ids in np.split(weights.indices, weights.indptr[1:-1])]
+    rank = rank_of(np.asarray(order)).tolist()  # lists: quicker than arrays, one entry at a time
+    sources, ends = weights.indices.tolist(), weights.indptr.tolist()
+    parents = [set(sources[a:b]) for a, b in itertools.pairwise(ends)]
     compelled: list[set[int]] = [set() for _ in parents]
     for y in np.asarray(order).tolist():
         if parents[y]:
@@ -156,6 +158,7 @@ def compelled(weights: sp.csc_array, order: NDArray[np.integer]) -> NDArray[np.b
                 compelled[y] = parents[y]
             else:
                 compelled[y] = compelled[x]
-    arcs = weights.tocoo()
-    fixed = [i in compelled[j] for i, j in zip(arcs.row.tolist(), arcs.col.tolist())]
+    fixed = [
+        i in compelled[j] for j, (a, b) in enumerate(itertools.pairwise(ends)) for i in sources[a:b]
+    ]
     return np.array(fixed, dtype=bool)

@@ -2,7 +2,8 @@
 
 Each resample draws as many rows as there are, with replacement, and learns from them; a search by
 the extended BIC also begins from an order of its own, drawn at random. How often an arc is found is
-its probability, and the answer is what the resamples agree on (:mod:`bigdag.graph.consensus`).
+its frequency, from which its probability follows, and the answer is what the resamples agree on
+(:mod:`bigdag.graph.consensus`).
 
 Resample k draws its random numbers from the k-th child of the seed. So the answer does not depend
 on how many run at once, and more of them can be added.
@@ -60,10 +61,9 @@ class BootstrapDAG(ResampledModel, BaseEstimator):
     n_resamples : int, default=100
         How many.
     threshold : float, default=0.5
-        The least probability of a pair to be in the consensus, both directions together.
+        The least probability of a pair to be in the consensus, of `adjacency_prob_`.
     direction_threshold : float, default=0.6
-        The least share of a pair's probability that one direction must have; below it the arc is
-        undirected.
+        The least `direction_prob_` that one direction must have; below it the arc is undirected.
     random_starts : bool or "auto", default="auto"
         Whether each resample begins from a random order; only a search by the extended BIC can.
         "auto" does where the estimator's own start is "auto", it has no restarts and no threshold.
@@ -91,17 +91,24 @@ class BootstrapDAG(ResampledModel, BaseEstimator):
 
     Attributes
     ----------
-    edge_prob_ : csc_array of shape (d, d)
+    edge_freq_ : csc_array of shape (d, d)
         The share of the resamples with i → j at (i, j); where a resample leaves the direction
-        open, half in each.
-    adjacency_prob_ : csc_array of shape (d, d)
+        open, half in each. What ranks arcs best.
+    adjacency_freq_ : csc_array of shape (d, d)
         The share that joins i and j; symmetric.
+    adjacency_prob_ : csc_array of shape (d, d)
+        How probable it is that i and j are joined in truth. Of a search by the extended BIC with
+        at least 10 resamples it comes from `adjacency_freq_`, the more often the more probable:
+        what is found as often by chance is accounted for (:mod:`bigdag.engine.local_fdr`). Of
+        other learners it is the share itself.
     direction_prob_ : csc_array of shape (d, d)
-        The share of these with i → j: ``edge_prob_ / adjacency_prob_``.
+        Of the resamples that join them, the share with i → j.
+    edge_prob_ : csc_array of shape (d, d)
+        ``adjacency_prob_ * direction_prob_``.
     dag_ : DAG
         The consensus. Its arcs have a "probability" (of this direction), an "adjacency" (of the
-        pair) and a "weight_se", its weights are the means over the resamples with the arc, and
-        undirected arcs are `reversible`.
+        pair), a "frequency" (of this direction) and a "weight_se". Its weights are the means over
+        the resamples with the arc, and undirected arcs are `reversible`.
     cpdag_ : csc_array of int8, shape (d, d)
         The same with undirected arcs stored both ways.
     weights_, order_, means_, noise_variances_
@@ -126,7 +133,7 @@ class BootstrapDAG(ResampledModel, BaseEstimator):
     >>> truth = simulate.random_dag(30, 1, rng=0)
     >>> X = simulate.standardise(simulate.sample(truth, 500, rng=1))
     >>> model = BootstrapDAG(n_resamples=40, random_state=0).fit(X)
-    >>> metrics.average_precision(model.edge_prob_, truth) > 0.9
+    >>> metrics.average_precision(model.edge_freq_, truth) > 0.9
     True
     >>> list(model.to_frame().columns)[:5]
     ['source', 'target', 'probability', 'adjacency', 'direction_prob']
@@ -272,7 +279,7 @@ class BootstrapDAG(ResampledModel, BaseEstimator):
         found = Collector(self, about, answers, watch, stop)
         torn = False
         if found.missing():
-            work = self._work(data, learner, seed, stop)
+            work = self._work(data, learner, seed)
             try:
                 with blas_threads(1):  # set once: to change it under way costs and waits
                     found.collect(work)
@@ -283,7 +290,7 @@ class BootstrapDAG(ResampledModel, BaseEstimator):
             finally:
                 work.close()
         self._seed, self._about, self._answers = seed, about, answers
-        self._finish(data, learner.knowledge)
+        self._finish(data, learner.knowledge, self._arc_cost(data, learner))
         self.status_ = "converged" if not found.missing() else stop.status
         if found.bar is not None:
             found.bar.close(self.status_)
@@ -329,14 +336,11 @@ class BootstrapDAG(ResampledModel, BaseEstimator):
         about["seed"] = seed
         return answers, seed, about
 
-    def _work(self, data: Dataset, learner: Learner, seed: int, stop: Stop) -> Work:
+    def _work(self, data: Dataset, learner: Learner, seed: int) -> Work:
         """Return what all resamples need."""
         n, d = data.n_samples, data.n_features
         jobs = min(n_threads(self.n_jobs), self.n_resamples)
-        if isinstance(getattr(learner, "penalty", None), str):
-            # Rows that were drawn twice must not be held out of themselves: chosen once, on all.
-            chosen = clone(learner).set_params(n_jobs=self.n_jobs, memory_limit=self.memory_limit)
-            learner.set_params(penalty=chosen.fit(data).penalty_)
+        self._choose_penalty(data, learner)
         if not self._starts_at_random(learner):
             return Work(seed, jobs, data=data, learner=learner)
         hold, workspace = True, resampling.resample_memory(n, d, True)
@@ -350,7 +354,8 @@ class BootstrapDAG(ResampledModel, BaseEstimator):
                     hold, workspace = False, resampling.resample_memory(n, d, False)
                 require_memory(workspace, "One resample", "Use fewer variables", self.memory_limit)
             jobs = max(1, min(jobs, int(_TOGETHER * left / workspace)))
-            cost = arc_cost(n, d, learner.gamma, learner.penalty)
+            cost = self._arc_cost(data, learner)
+            assert cost is not None
             search = partial(self._of_all_rows, learner, data)
             plan = resampling.plan(
                 gram, cost, self.feature_fraction, hold, search, limits_of(learner.knowledge, data)
@@ -359,9 +364,23 @@ class BootstrapDAG(ResampledModel, BaseEstimator):
             gram.close()
         table = data.incomplete if gram.Z is None else gram.Z
         assert table is not None
-        with blas_threads(1):
-            plan = resampling.without_needless_start(table, plan, seed, stop.early)
         return Work(seed, jobs, Z=table, plan=plan)
+
+    def _choose_penalty(self, data: Dataset, learner: Learner) -> None:
+        """Give the learner the penalty that it chooses on all rows, where it is to choose one.
+
+        Rows that were drawn twice must not be held out of themselves.
+        """
+        if isinstance(getattr(learner, "penalty", None), str):
+            chosen = clone(learner).set_params(n_jobs=self.n_jobs, memory_limit=self.memory_limit)
+            learner.set_params(penalty=chosen.fit(data).penalty_)
+
+    def _arc_cost(self, data: Dataset, learner: Learner) -> float | None:
+        """Return what an arc costs in the extended BIC, or None where that is not the criterion."""
+        if not (isinstance(learner, OrderSearch) and learner.criterion == "bic"):
+            return None
+        self._choose_penalty(data, learner)
+        return arc_cost(data.n_samples, data.n_features, learner.gamma, float(learner.penalty))
 
     def _of_all_rows(
         self, learner: Learner, data: Dataset

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
+from bigdag.engine.local_fdr import FEWEST_RESAMPLES, probability_by_count
 from bigdag.errors import ParameterError
 from bigdag.graph.consensus import Answer, Tally, agreement, entries_at, tally
 from bigdag.graph.dag import DAG
@@ -51,30 +52,37 @@ class ResampledModel(FittedModel):
     _parameters: ClassVar[dict[str, Any]]
     threshold: float
     direction_threshold: float
+    feature_fraction: float
     _answers: dict[int, Answer]
     _seed: int
 
     # -------------------------------------------------------------- the consensus
 
-    def _finish(self, data: Dataset, knowledge: Knowledge | None) -> None:
-        """Set the learnt attributes from the resamples."""
+    def _finish(self, data: Dataset, knowledge: Knowledge | None, arc_cost: float | None) -> None:
+        """Set the learnt attributes from the resamples.
+
+        `arc_cost` is what an arc cost in the extended BIC, where that was the criterion.
+        """
         numbers = sorted(self._answers)
         answers = [self._answers[k] for k in numbers]
         self.resamples_ = [answer.weights for answer in answers]
         self.n_resamples_ = self.n_iter_ = len(answers)
         self.seed_ = self._seed
         self._tally = tally(answers, data.n_features)
-        self.edge_prob_ = self._tally.probability
-        self.adjacency_prob_ = sp.csc_array(self.edge_prob_ + self.edge_prob_.T)
-        self.direction_prob_ = self.edge_prob_.copy()
-        self.direction_prob_.data = self.edge_prob_.data / _entries(
-            self.adjacency_prob_, self.edge_prob_
-        )
+        self.edge_freq_ = self._tally.probability
+        self.adjacency_freq_ = sp.csc_array(self.edge_freq_ + self.edge_freq_.T)
+        self._limits = limits_of(knowledge, data)
+        self.adjacency_prob_ = self.adjacency_freq_.copy()
+        if arc_cost is not None and self.n_resamples_ >= FEWEST_RESAMPLES:
+            self.adjacency_prob_.data = self._probabilities(arc_cost)
+        self.direction_prob_ = self.edge_freq_.copy()
+        self.direction_prob_.data /= _entries(self.adjacency_freq_, self.edge_freq_)
+        self.edge_prob_ = self.direction_prob_.copy()
+        self.edge_prob_.data *= _entries(self.adjacency_prob_, self.edge_freq_)
         self.weight_se_ = self._tally.deviation
         self.means_ = data.mean
         self._variances = _variances(data)
         self._names = data.names if data.named else None
-        self._limits = limits_of(knowledge, data)
         dag = self._consensus(self.threshold, self.direction_threshold)
         self.noise_variances_ = residual_variances(data, dag.weights)
         dag = dag.annotated(
@@ -87,6 +95,20 @@ class ResampledModel(FittedModel):
         assert loose is not None
         arcs = self.weights_.astype(bool).astype(np.int8)
         self.cpdag_ = sp.csc_array(arcs + loose.T.astype(np.int8))
+
+    def _probabilities(self, arc_cost: float) -> NDArray[np.float64]:
+        """Return the probability of each pair, where `adjacency_freq_` has how often it is joined.
+
+        See :mod:`bigdag.engine.local_fdr`.
+        """
+        d, total = self.adjacency_freq_.shape[0], self.n_resamples_
+        counts = np.rint(self.adjacency_freq_.data * total).astype(np.int64)
+        pairs = d * (d - 1) // 2
+        if self._limits is not None:
+            pairs = min(pairs, self._limits.count())
+        found = np.bincount(counts, minlength=total + 1) // 2  # each pair is stored both ways
+        known = probability_by_count(found, float(np.sqrt(arc_cost)), pairs, self.feature_fraction)
+        return known[counts]
 
     def _consensus(self, threshold: float, direction_threshold: float) -> DAG:
         found = agreement(
@@ -107,6 +129,7 @@ class ResampledModel(FittedModel):
             arc_data={
                 "probability": entries_at(self.edge_prob_, *ends),
                 "adjacency": entries_at(self.adjacency_prob_, *ends),
+                "frequency": entries_at(self.edge_freq_, *ends),
                 "weight_se": error,
             },
         )
@@ -164,7 +187,7 @@ class ResampledModel(FittedModel):
         return self._consensus(threshold, direction).annotated(node_data={"mean": self.means_})
 
     def to_frame(self, min_prob: float = 0.0) -> pd.DataFrame:
-        """Return every arc that some resample has, the most probable first.
+        """Return every arc that some resample has, the most frequent first.
 
         Parameters
         ----------
@@ -175,27 +198,29 @@ class ResampledModel(FittedModel):
         -------
         DataFrame
             source, target, probability (of this direction), adjacency (of the pair),
-            direction_prob, count (of the resamples' DAGs with the arc), and the mean of its
-            weights and their standard deviation over these; NaN where there are too few.
+            direction_prob, frequency (in which share of the resamples the arc is), count (of
+            the resamples' DAGs with the arc), and the mean of its weights and their standard
+            deviation over these; NaN where there are too few.
         """
         import pandas as pd
 
         check_is_fitted(self)
-        arcs = self.edge_prob_.tocoo()
+        arcs = self.edge_freq_.tocoo()
         ends = arcs.row.astype(np.int64), arcs.col.astype(np.int64)
         counts = entries_at(self._tally.count, *ends)
         names = np.array(self.dag_.names, dtype=object)
         table = pd.DataFrame({
             "source": names[ends[0]],
             "target": names[ends[1]],
-            "probability": arcs.data,
+            "probability": entries_at(self.edge_prob_, *ends),
             "adjacency": entries_at(self.adjacency_prob_, *ends),
             "direction_prob": entries_at(self.direction_prob_, *ends),
+            "frequency": arcs.data,
             "count": counts.astype(np.int64),
             "weight": np.where(counts > 0, entries_at(self._tally.mean, *ends), np.nan),
             "weight_se": np.where(counts > 1, entries_at(self._tally.deviation, *ends), np.nan),
         })  # fmt: skip
-        sequence = np.lexsort((ends[1], ends[0], -table["adjacency"], -table["probability"]))
+        sequence = np.lexsort((ends[1], ends[0], -table["adjacency"], -table["frequency"]))
         table = table.iloc[sequence]
         kept = table[table["adjacency"] >= min_prob - 1e-12]
         return kept.reset_index(drop=True)

@@ -141,14 +141,27 @@ class Work:
 
     def do(self, k: int, stop: Stop, first: bool) -> tuple[int, Answer | None]:
         """Learn from resample k; the first one is not stopped by the time limit."""
-        seed = np.random.SeedSequence(self.seed, spawn_key=(k,))
-        rng = np.random.default_rng(seed)
+        rng = self._generator(k)
         asked = (lambda: stop.asked) if first else stop
         with blas_threads(1):
             if self._plan is not None:
                 assert self._Z is not None
                 return k, resampling.search_resample(self._Z, self._plan, rng, asked)
             return k, self._learn(rng, asked)
+
+    def first(self, stop: Callable[[], bool]) -> dict[int, Answer]:
+        """Search on the first few resamples; they tell how the others are searched."""
+        if self._plan is None:
+            return {}
+        assert self._Z is not None
+        with blas_threads(1):
+            self._plan, answers = resampling.first_resamples(
+                self._Z, self._plan, self._generator, stop, self.n_jobs
+            )
+        return {k: answer for k, answer in enumerate(answers) if answer is not None}
+
+    def _generator(self, k: int) -> np.random.Generator:
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(k,)))
 
     def _learn(self, rng: np.random.Generator, stop: Callable[[], bool]) -> Answer | None:
         data, learner = self._data, clone(self._learner)
@@ -206,6 +219,11 @@ class Collector:
 
     def collect(self, work: Work) -> None:
         """Do what is missing, until it is done or to be stopped."""
+        missing = set(self.missing())
+        for k, answer in work.first(self._stop.early).items():
+            if k in missing and not self._stop.asked:
+                self._answers[k] = answer
+                self._tell(answer)
         trouble: Exception | None = None
         try:
             for _ in range(_TRIES):
