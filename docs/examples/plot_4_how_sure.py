@@ -23,9 +23,9 @@ frame = model.to_frame()
 frame.head(8).round(2)
 
 # %%
-# ``probability`` is the share of the resamples with the arc in this direction, ``adjacency`` the share
-# that joins the two variables in any direction. Where they differ, the pair is sure and the direction is
-# not.
+# ``frequency`` is the share of the resamples with the arc in this direction. ``adjacency`` is how probable it is
+# that the two variables are joined at all, and ``probability`` that times the share of the resamples with this
+# direction. Where they differ, the pair is sure and the direction is not.
 #
 # Does the number mean anything? Here the truth is known, so pairs can be sorted by their probability.
 
@@ -47,12 +47,12 @@ axes[0].hist(
     color=["#0072B2", "#E69F00"],
     label=["true pairs", "false pairs"],
 )
-axes[0].set(xlabel="share of resamples that join the pair", ylabel="pairs", ylim=(0, 40))
+axes[0].set(xlabel="probability that the pair is joined", ylabel="pairs", ylim=(0, 40))
 axes[0].legend()
 ranked = {
     "one fit, by weight": metrics.average_precision(one.dag_, truth, by="weight"),
     "one fit, by evidence": metrics.average_precision(one.dag_, truth),
-    "bootstrap": metrics.average_precision(model.edge_prob_, truth),
+    "bootstrap": metrics.average_precision(model.edge_freq_, truth),
 }
 axes[1].barh(list(ranked), list(ranked.values()), color="#0072B2")
 axes[1].set(xlim=(0, 1.1), xlabel="average precision of the arcs")
@@ -60,12 +60,10 @@ axes[1].bar_label(axes[1].containers[0], fmt="%.2f", padding=3)
 plt.tight_layout()
 
 # %%
-# On the left, false pairs are found in few resamples, and nearly all pairs that come back in more than four
-# fifths of them are true; the many false pairs that only a few resamples join are cut off at 40. On the right, arcs
-# ranked by their probability are nearer to the truth than those of one fit.
+# On the left, nearly all pairs with a high probability are true; the many false pairs near zero are cut off at
+# 40. On the right, arcs ranked by how often they are found are nearer to the truth than those of one fit.
 #
-# A probability is how often the method finds the arc again, and not the chance that it is true: what all
-# resamples share, such as a common cause that was not measured, no bootstrap can see.
+# What all resamples share, such as a common cause that was not measured, no bootstrap can see.
 #
 # The sure part as a picture: unsure arcs are paler, and those without a head are undirected.
 

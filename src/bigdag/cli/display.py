@@ -334,7 +334,7 @@ def _how(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield (
             "bootstrap",
             f"{bootstrap['n_resamples']:,} of {bootstrap['wanted']:,} resamples; arcs are those of "
-            f"pairs joined in {bootstrap['min_prob']:.0%} of them or more",
+            f"pairs joined with a probability of {bootstrap['min_prob']:.0%} or more",
         )
     yield "status", f"{_STATUS[report['status']]}, {report['n_iter']:,} iterations"
     refit = report["refit_gain"]

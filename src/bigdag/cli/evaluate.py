@@ -35,8 +35,8 @@ def evaluate(
 ) -> None:
     """Score a DAG against the true one, and on data it has not seen.
 
-    Where its arcs have probabilities, average precision ranks by them, and a second table says how
-    many of the arcs with a probability are true.
+    Where its arcs come from a bootstrap, average precision ranks by their frequency, and a second
+    table says how many of the arcs with a probability are true.
     """
     from bigdag import metrics
     from bigdag.cli import display

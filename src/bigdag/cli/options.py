@@ -112,7 +112,7 @@ ConsensusProb = Annotated[
     float | None,
     option(
         "--min-prob",
-        help="Keep pairs joined in this share of the resamples; 0.5 by default.",
+        help="Keep pairs joined with this probability, at least; 0.5 by default.",
         panel=BOOTSTRAP,
     ),
 ]

@@ -103,7 +103,7 @@ function showLearnt(box) {
     const { n_resamples: n, wanted, min_prob: least } = about.bootstrap;
     own.push([
       "bootstrap",
-      `${plain(n)} of ${plain(wanted)} resamples of the rows; pairs joined in ${plain(100 * least)} % of them or more are kept`,
+      `${plain(n)} of ${plain(wanted)} resamples of the rows; pairs joined with a probability of ${plain(100 * least)} % or more are kept`,
     ]);
   }
   if (!Object.keys(about).length) {
