@@ -97,6 +97,10 @@ def test_check_says_what_it_means(folder):
         (["--knowledge", "k.toml", "--regulators", "tf1"], "says regulators already"),
         (["--ignore-unmatched"], "goes with --knowledge"),
         (["--sinks", "g1,"], "empty name"),
+        (["--regulators", "tf1", "--drop", "tf1"], "'tf1' was left out of the variables"),
+        (["--roots", "tf*", "--drop", "tf1,tf2"], "'tf1', 'tf2' were left out"),
+        (["--roots", "age,g1", "--adjust", "age"], "'age' was left out of the variables"),
+        (["--set", 'knowledge={"regulators": ["tf1"]}'], "give it by --knowledge"),
     ],
 )
 def test_bad_knowledge_is_one_sentence_and_no_file(folder, words, said):
@@ -104,6 +108,25 @@ def test_bad_knowledge_is_one_sentence_and_no_file(folder, words, said):
     assert result.exit_code == 2
     assert said in " ".join(result.stderr.split())
     assert not (folder / "a.npz").exists()
+
+
+def test_names_are_refused_before_the_table_is_prepared(folder, monkeypatch):
+    def never(*_):
+        raise AssertionError("The table was transformed first.")
+
+    monkeypatch.setattr("bigdag.data.prepare._transformed", never)
+    result = run("fit", "t.csv", "--regulators", "tf9", "--out", "a.npz")
+    assert result.exit_code == 2
+    assert "speaks of 'tf9'" in result.stderr
+
+
+def test_a_name_in_a_group_is_not_passed_over(folder):
+    table = pd.read_csv("t.csv").assign(tf3=lambda t: t["g1"])  # g1 stands for it
+    table.to_csv("copies.csv", index=False)
+    words = ["--regulators", "tf3,tf1", "--duplicates", "group", "--ignore-unmatched", "--json"]
+    report = json.loads(run("fit", "copies.csv", *words, "--out", "a.npz").stdout)
+    assert report["groups"] == {"g1": ["tf3"]}
+    assert report["knowledge_absent"] == []
 
 
 def test_one_variable_of_a_table(folder):
@@ -120,6 +143,7 @@ def test_one_variable_of_a_table(folder):
     words += ["--regulators", "tf1", "--force", "--quiet"]
     assert run("fit", "t.csv", *words).exit_code == 0
     assert set(DAG.load("a.npz").edges()["source"]) == {"tf1"}
+    assert DAG.load("a.npz").about["knowledge"] == {"regulators": ["tf1"]}
 
 
 def chain(path, n_columns):

@@ -14,7 +14,7 @@ from bigdag.cli.reports import print_json
 from bigdag.errors import ParameterError
 
 if TYPE_CHECKING:
-    from bigdag.knowledge import Knowledge
+    from bigdag.knowledge.known import Knowledge
 
 __all__ = [
     "Forbid",
@@ -120,7 +120,8 @@ def knowledge_of(
         if ignore_unmatched:
             raise ParameterError("--ignore-unmatched goes with --knowledge, --regulators and such.")
         return None
-    from bigdag.knowledge import Knowledge, read_knowledge, read_part
+    from bigdag.knowledge.files import read_knowledge, read_part
+    from bigdag.knowledge.known import Knowledge
 
     known: dict[str, Any] = {} if file is None else read_knowledge(file).to_dict()
     for name, value in given.items():
@@ -168,7 +169,8 @@ def check(
     """Say what knowledge means for a table: how many arcs stay possible, what contradicts."""
     postpone("scipy.stats")
     from bigdag.cli import display
-    from bigdag.knowledge import Knowledge, read_knowledge
+    from bigdag.knowledge.files import read_knowledge
+    from bigdag.knowledge.known import Knowledge
 
     known = read_knowledge(file)
     if ignore_unmatched:

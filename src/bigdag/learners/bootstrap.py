@@ -33,7 +33,7 @@ from bigdag.errors import BigdagError, DataError, ParameterError
 from bigdag.graph.consensus import Answer, Tally, agreement, entries_at, tally
 from bigdag.graph.dag import DAG
 from bigdag.interrupts import Interrupt, interruptible
-from bigdag.knowledge import Knowledge, limits_of
+from bigdag.knowledge.known import Knowledge, limits_of
 from bigdag.learners import checkpoint as files
 from bigdag.learners.base import Learner, marked
 from bigdag.learners.fitted import FittedModel, as_seen_by_sklearn

@@ -21,7 +21,7 @@ from bigdag.graph import equivalence
 from bigdag.graph.acyclic import topological_order
 from bigdag.graph.dag import DAG
 from bigdag.graph.feedback_arc_set import greedy_order
-from bigdag.knowledge import as_knowledge, limits_of
+from bigdag.knowledge.known import as_knowledge, limits_of
 from bigdag.learners.around import surroundings
 from bigdag.learners.base import Learner
 from bigdag.learners.parameters import Checked, Number, OneOf
@@ -265,7 +265,9 @@ class OrderSearch(Learner):
         self.__dict__.update(inside.__dict__)
         self.__dict__.update(own)
         self.around_ = around
-        said = {"around": around.sentence()}
+        said: dict[str, Any] = {"around": around.sentence()}
+        if self.knowledge is not None:  # all of it, also what is of other columns
+            said["knowledge"] = as_knowledge(self.knowledge).to_dict()
         self.dag_ = inside.dag_.neighbourhood(around.target, around.radius).annotated(about=said)
         return self
 

@@ -7,15 +7,9 @@ refused when it is made, as far as names alone can tell, and otherwise when the 
 
 from __future__ import annotations
 
-import csv
 import difflib
-import os
-import re
 import reprlib
-import tomllib
-from collections.abc import Iterable, Mapping
-from fnmatch import translate
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,22 +17,28 @@ import scipy.sparse as sp
 
 from bigdag.data.names import default_names
 from bigdag.engine.limits import Limits
-from bigdag.errors import DataError, GraphError, ParameterError, close_names, few_names
+from bigdag.errors import DataError, GraphError, ParameterError, few_names
 from bigdag.graph.acyclic import arcs_by_source, topological_order
+from bigdag.knowledge.names import (
+    Finder,
+    arcs_given,
+    is_pattern,
+    is_unclear,
+    names_given,
+    text_of,
+    tiers_given,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigdag.data.dataset import Dataset
 
-__all__ = ["Knowledge", "as_knowledge", "limits_of", "read_knowledge", "read_part"]
+__all__ = ["FIELDS", "SETS", "Knowledge", "as_knowledge", "from_mapping", "limits_of"]
 
-_MOST_PAIRS = 20_000_000  # that patterns may stand for
-_SETS = ("root_nodes", "sink_nodes", "regulators", "targets")
+SETS = ("root_nodes", "sink_nodes", "regulators", "targets")
 _ARCS = ("forbidden_edges", "required_edges")
-_FIELDS = (*_ARCS, "temporal_order", *_SETS, "within_tier", "unmatched")
-_REGEX = "re:"
-_Name = str | int
+FIELDS = (*_ARCS, "temporal_order", *SETS, "within_tier", "unmatched")
 
 
 class Knowledge:
@@ -98,13 +98,13 @@ root_nodes, which have no causes. Take one of the two away.
         within_tier: bool = True,
         unmatched: str = "error",
     ) -> None:
-        self.forbidden_edges = _arcs("forbidden_edges", forbidden_edges)
-        self.required_edges = _arcs("required_edges", required_edges)
-        self.temporal_order = _tiers(temporal_order)
-        self.root_nodes = _names("root_nodes", root_nodes) or ()
-        self.sink_nodes = _names("sink_nodes", sink_nodes) or ()
-        self.regulators = _names("regulators", regulators)
-        self.targets = _names("targets", targets)
+        self.forbidden_edges = arcs_given("forbidden_edges", forbidden_edges)
+        self.required_edges = arcs_given("required_edges", required_edges)
+        self.temporal_order = tiers_given(temporal_order)
+        self.root_nodes = names_given("root_nodes", root_nodes) or ()
+        self.sink_nodes = names_given("sink_nodes", sink_nodes) or ()
+        self.regulators = names_given("regulators", regulators)
+        self.targets = names_given("targets", targets)
         if not isinstance(within_tier, bool):
             raise ParameterError(f"within_tier must be True or False. Got {within_tier!r} instead.")
         self.within_tier = within_tier
@@ -148,12 +148,12 @@ root_nodes, which have no causes. Take one of the two away.
         said: dict[str, Any] = {}
         for name in _ARCS:
             if getattr(self, name):
-                said[name] = [[_text(i), _text(j)] for i, j in getattr(self, name)]
+                said[name] = [[text_of(i), text_of(j)] for i, j in getattr(self, name)]
         if self.temporal_order:
-            said["temporal_order"] = [[_text(v) for v in tier] for tier in self.temporal_order]
-        for name in _SETS:
+            said["temporal_order"] = [[text_of(v) for v in tier] for tier in self.temporal_order]
+        for name in SETS:
             if getattr(self, name):
-                said[name] = [_text(v) for v in getattr(self, name)]
+                said[name] = [text_of(v) for v in getattr(self, name)]
         if not self.within_tier:
             said["within_tier"] = False
         if self.unmatched != "error":
@@ -179,7 +179,7 @@ root_nodes, which have no causes. Take one of the two away.
             If a name or a pattern matches nothing, or if what is known contradicts itself.
         """
         found = tuple(names)
-        return self._limits(found, _Finder(found, strict=self.unmatched == "error"))
+        return self._limits(found, Finder(found, strict=self.unmatched == "error"))
 
     def absent(self, names: Iterable[str]) -> list[str]:
         """Return what is spoken of and matches none of the names: passed over, or refused.
@@ -189,8 +189,33 @@ root_nodes, which have no causes. Take one of the two away.
         >>> Knowledge(regulators=["TP53", "MYC"], unmatched="ignore").absent(["TP53", "MDM2"])
         ['MYC']
         """
-        find = _Finder(tuple(names), strict=False)
-        return [_text(v) for v in dict.fromkeys(self._spoken_of()) if not len(find.one("", v))]
+        find = Finder(tuple(names), strict=False)
+        return [text_of(v) for v in dict.fromkeys(self._spoken_of()) if not len(find.one("", v))]
+
+    def check_columns(
+        self, names: Sequence[str], named: bool = True, left_out: Sequence[str] = ()
+    ) -> None:
+        """Refuse what does not fit the columns of a table, before anything is done to them.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The columns that become variables.
+        named : bool, default=True
+            Whether the table has names of its own; otherwise integers are places.
+        left_out : sequence of str, default=()
+            Its other columns.
+
+        Examples
+        --------
+        >>> Knowledge(root_nodes=["age"]).check_columns(["dose", "pain"], left_out=["age"])
+        Traceback (most recent call last):
+            ...
+        bigdag.errors.ParameterError: root_nodes speaks of 'age', but 'age' was left out of ...
+        """
+        strict = self.unmatched == "error"
+        found = tuple(names)
+        self._limits(found, Finder(found, strict=strict, named=named, gone=left_out))
 
     def of_part(self, data: Dataset, part: Dataset) -> Knowledge:
         """Return what is known of some columns of a data set, which have names of their own.
@@ -204,8 +229,8 @@ root_nodes, which have no causes. Take one of the two away.
             is_place = isinstance(given, int) and not data.named
             return data.names[given] if is_place else given
 
-        said = {name: named(getattr(self, name)) for name in (*_ARCS, "temporal_order", *_SETS)}
-        find = _Finder(part.names, strict=False)
+        said = {name: named(getattr(self, name)) for name in (*_ARCS, "temporal_order", *SETS)}
+        find = Finder(part.names, strict=False, aliases=_aliases(data))
         for field, instead in (("regulators", "sink_nodes"), ("targets", "root_nodes")):
             if said[field] is not None and not len(find.all(field, said[field])):
                 said[field], said[instead] = None, part.names  # none of them may
@@ -217,19 +242,19 @@ root_nodes, which have no causes. Take one of the two away.
         """Return all names, places and patterns that are given, in their sequence."""
         every = [v for arc in (*self.forbidden_edges, *self.required_edges) for v in arc]
         every += [v for tier in self.temporal_order for v in tier]
-        return every + [v for name in _SETS for v in getattr(self, name) or ()]
+        return every + [v for name in SETS for v in getattr(self, name) or ()]
 
     def _check_by_name(self) -> None:
         """Refuse what contradicts itself among the names that are written out."""
-        literal = dict.fromkeys(str(v) for v in self._spoken_of() if not _is_pattern(v))
+        literal = dict.fromkeys(str(v) for v in self._spoken_of() if not is_pattern(v))
         if self.required_edges or self.temporal_order:
-            self._limits(tuple(literal), _Finder(tuple(literal), strict=False, early=True))
+            self._limits(tuple(literal), Finder(tuple(literal), strict=False, early=True))
 
-    def _limits(self, names: tuple[str, ...], find: _Finder) -> Limits:
+    def _limits(self, names: tuple[str, ...], find: Finder) -> Limits:
         d = len(names)
         cause, effect = np.ones(d, dtype=bool), np.ones(d, dtype=bool)
         for which, mask in ((self.regulators, cause), (self.targets, effect)):
-            if which is not None and not (find.early and any(map(_is_unclear, which))):
+            if which is not None and not (find.early and any(map(is_unclear, which))):
                 field = "regulators" if mask is cause else "targets"
                 mask[:] = False
                 mask[find.all(field, which)] = True
@@ -255,7 +280,7 @@ root_nodes, which have no causes. Take one of the two away.
             tier[at] = k
         limits = Limits(
             tier, self.within_tier, cause, effect,
-            _matrix(d, find.arcs("forbidden_edges", self.forbidden_edges)),
+            _matrix(d, _apart(find.arcs("forbidden_edges", self.forbidden_edges))),
             _matrix(d, find.arcs("required_edges", self.required_edges)),
         )  # fmt: skip
         _check(limits, names, no_regulator, no_target)
@@ -280,8 +305,8 @@ def as_knowledge(given: Any) -> Knowledge:
     if isinstance(given, Knowledge):
         return given
     if isinstance(given, Mapping):
-        return _from_mapping(given, "knowledge")
-    if isinstance(given, str) or not any(hasattr(given, name) for name in _FIELDS):
+        return from_mapping(given, "knowledge")
+    if isinstance(given, str) or not any(hasattr(given, name) for name in FIELDS):
         raise ParameterError(
             "knowledge must be a bigdag.Knowledge, or an object with attributes such as "
             f"forbidden_edges, required_edges and temporal_order. Got {reprlib.repr(given)} "
@@ -293,7 +318,7 @@ def as_knowledge(given: Any) -> Knowledge:
             "knowledge must say by regulators, targets or forbidden_edges which arcs are possible. "
             "Got a search_space, a list of all possible arcs, instead."
         )
-    said = {name: getattr(given, name, None) for name in _FIELDS}
+    said = {name: getattr(given, name, None) for name in FIELDS}
     if not said["temporal_order"]:  # of pgmpy's, after it was used
         said["temporal_order"] = getattr(given, "temporal_ordering", None) or None
     empty = {name: value for name, value in said.items() if value is not None}
@@ -319,116 +344,47 @@ def limits_of(knowledge: Any, data: Dataset) -> Limits | None:
     if not known:
         return None
     names = data.names if data.named else default_names(data.n_features)
-    finder = _Finder(names, strict=known.unmatched == "error", named=data.named)
-    limits = known._limits(names, finder)
+    finder = Finder(
+        names, strict=known.unmatched == "error", named=data.named, aliases=_aliases(data),
+        gone=data.about.get("adjusted", ()),
+    )  # fmt: skip
+    try:
+        limits = known._limits(names, finder)
+    except ParameterError as error:
+        told = [
+            f" {name!r} stands for {few_names(list(same))}, too (duplicates='group')."
+            for name, same in data.about.get("groups", {}).items()
+            if repr(name) in str(error)
+        ]
+        raise ParameterError(f"{error}{''.join(told[:2])}") from None
     live = ~data.constant
     stuck = limits.cause.any() and live.any() and not (limits.cause & live).any()
     if known.regulators is not None and stuck:
+        few = few_names([names[v] for v in limits.causes])
+        many = int(limits.cause.sum())
+        whole = f"All {many:,} regulators of the table are constant columns ({few})"
         raise DataError(
-            f"All {int(limits.cause.sum()):,} regulators of the table are constant columns "
-            f"({few_names([names[v] for v in limits.causes])}), so that nothing could have a "
-            "cause. Give others, or leave regulators out."
+            f"{whole if many > 1 else f'The only regulator of the table, {few}, is constant'}, so "
+            "that nothing could have a cause. Give others, or leave regulators out."
         )
     return limits
 
 
-# ------------------------------------------------------------------ files
+def _aliases(data: Dataset) -> dict[str, str]:
+    """Return the columns for which others stand, and these: what is said of one is of both."""
+    groups = data.about.get("groups", {})
+    return {other: name for name, same in groups.items() for other in same}
 
 
-def read_knowledge(path: str | os.PathLike[str]) -> Knowledge:
-    """Read knowledge from a TOML file, whose keys are the parameters of `Knowledge`.
-
-    Text in place of a list is the name of a file beside it, as :func:`read_part` reads it.
-
-    Raises
-    ------
-    ParameterError
-        If a key or a file is wrong, or if what is known contradicts itself.
-    """
-    try:
-        with open(path, "rb") as file:
-            given: dict[str, Any] = tomllib.load(file)
-    except OSError as error:
-        raise ParameterError(f"{path} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ParameterError(f"{path} is no TOML file: {error}.") from None
-    for key, value in given.items():
-        if isinstance(value, str) and key in _FIELDS and key != "unmatched":
-            given[key] = read_part(key, Path(path).parent / value)
-    return _from_mapping(given, str(path))
-
-
-def read_part(field: str, path: str | os.PathLike[str]) -> Any:
-    """Read one part of what is known from a file.
-
-    Parameters
-    ----------
-    field : str
-        A parameter of `Knowledge`. A list of variables is a text file with a name a line, tiers are
-        a CSV file with the columns name and tier, and arcs one with the columns source and target;
-        a first line with these words is no data.
-    path : path
-        The file.
-    """
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ParameterError(f"{field}: {path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise ParameterError(f"{field}: {path} is no text in UTF-8.") from None
-    if field in _SETS:
-        lines = [line.strip() for line in text.splitlines()]
-        found = [line for line in lines if line and not line.startswith("#")]
-        if not found:
-            raise ParameterError(f"{field}: {path} names no variable. Write one name a line.")
-        return found
-    words = ("name", "tier") if field == "temporal_order" else ("source", "target")
-    tabs = str(path).lower().endswith((".tsv", ".txt")) and "," not in text
-    rows = list(csv.reader(text.splitlines(), delimiter="\t" if tabs else ","))
-    pairs: list[tuple[str, str]] = []
-    for number, row in enumerate(rows, 1):
-        cells = [cell.strip() for cell in row]
-        if not any(cells):
-            continue
-        if len(cells) != 2 or not all(cells):
-            raise ParameterError(
-                f"{field}: {path} must have two columns, {words[0]} and {words[1]}. Line {number} "
-                f"has {len(cells)}: {reprlib.repr(','.join(row))}."
-            )
-        pairs.append((cells[0], cells[1]))
-    heads = ({"name", "variable", "tier"}, {"source", "target", "cause", "effect", "from", "to"})
-    if pairs and {cell.lower() for cell in pairs[0]} <= heads[field != "temporal_order"]:
-        del pairs[0]
-    if not pairs:
-        raise ParameterError(f"{field}: {path} holds no row of {words[0]} and {words[1]}.")
-    return pairs if field != "temporal_order" else _tiers_of_rows(pairs, path)
-
-
-def _tiers_of_rows(rows: list[tuple[str, str]], path: Any) -> dict[str, float]:
-    tiers: dict[str, float] = {}
-    for name, text in rows:
-        if name in tiers:
-            raise ParameterError(
-                f"temporal_order: {path} names {name!r} twice. A variable can be in one tier only."
-            )
-        try:
-            tiers[name] = float(text)
-        except ValueError:
-            raise ParameterError(
-                f"temporal_order: {path} must give each variable a number as its tier. {name!r} "
-                f"has {text!r}."
-            ) from None
-    return tiers
-
-
-def _from_mapping(given: Mapping[str, Any], where: str) -> Knowledge:
+def from_mapping(given: Mapping[str, Any], where: str) -> Knowledge:
+    """Return knowledge from its parameters; `where` says in messages where they stood."""
     for key in given:
-        if key not in _FIELDS:
-            near = difflib.get_close_matches(str(key), _FIELDS, 1)
+        if key not in FIELDS:
+            near = difflib.get_close_matches(str(key), FIELDS, 1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ParameterError(
                 f"{where} has the key {key!r}, which means nothing.{hint} Allowed are: "
-                f"{', '.join(_FIELDS)}."
+                f"{', '.join(FIELDS)}."
             )
     try:
         return Knowledge(**given)
@@ -436,181 +392,12 @@ def _from_mapping(given: Mapping[str, Any], where: str) -> Knowledge:
         raise ParameterError(str(error) if where == "knowledge" else f"{where}: {error}") from None
 
 
-# ------------------------------------------------------------------ what a user gives
-
-
-def _text(variable: _Name | re.Pattern[str]) -> str:
-    return _REGEX + variable.pattern if isinstance(variable, re.Pattern) else str(variable)
-
-
-def _is_pattern(variable: Any) -> bool:
-    if isinstance(variable, re.Pattern):
-        return True
-    return isinstance(variable, str) and (
-        variable.startswith(_REGEX) or any(sign in variable for sign in "*?[")
-    )
-
-
-def _is_unclear(variable: Any) -> bool:
-    """Tell whether only the table can say if it is a name or a pattern."""
-    return isinstance(variable, str) and _is_pattern(variable) and "[" in variable
-
-
-def _variable(field: str, given: Any) -> Any:
-    if isinstance(given, bool | np.bool_) or not isinstance(
-        given, str | int | np.integer | re.Pattern
-    ):
-        raise ParameterError(
-            f"{field} must name variables by text, integers or compiled regular expressions. Got "
-            f"{reprlib.repr(given)} instead."
-        )
-    if isinstance(given, np.integer):
-        return int(given)
-    if isinstance(given, str) and given in ("", _REGEX):
-        raise ParameterError(f"{field} holds an empty name or pattern. Take it away.")
-    if isinstance(given, re.Pattern) and not given.pattern:
-        raise ParameterError(f"{field} holds an empty regular expression. Take it away.")
-    if isinstance(given, str) and given.startswith(_REGEX):
-        try:
-            re.compile(given.removeprefix(_REGEX))
-        except re.error as error:
-            raise ParameterError(
-                f"{field} holds {given!r}, which is no regular expression: {error}."
-            ) from None
-    return given
-
-
-def _names(field: str, given: Any) -> tuple[Any, ...] | None:
-    if given is None:
-        return None
-    if isinstance(given, str | int | re.Pattern):
-        given = [given]
-    try:
-        items = list(given)
-    except TypeError:
-        raise ParameterError(
-            f"{field} must be names of variables. Got {reprlib.repr(given)} instead."
-        ) from None
-    if isinstance(given, set | frozenset):
-        items.sort(key=_text)
-    return tuple(_variable(field, item) for item in items)
-
-
-def _arcs(field: str, given: Any) -> tuple[tuple[Any, Any], ...]:
-    if given is None:
-        return ()
-    arcs = []
-    try:
-        items = sorted(given, key=str) if isinstance(given, set | frozenset) else list(given)
-    except TypeError:
-        items = [given]
-    for item in items:
-        pair = () if isinstance(item, str) or not hasattr(item, "__len__") else tuple(item)
-        if len(pair) != 2:
-            raise ParameterError(
-                f"{field} must be pairs of a cause and an effect. Got {reprlib.repr(item)} instead."
-            )
-        arcs.append((_variable(field, pair[0]), _variable(field, pair[1])))
-    return tuple(arcs)
-
-
-def _tiers(given: Any) -> tuple[tuple[Any, ...], ...]:
-    if given is None:
-        return ()
-    if isinstance(given, Mapping):
-        numbers: dict[float, list[Any]] = {}
-        for name, number in given.items():
-            number = float(number) if isinstance(number, int | float | np.number) else np.nan
-            if not np.isfinite(number):
-                raise ParameterError(
-                    f"temporal_order must give each variable a number. Got {name!r}: "
-                    f"{given[name]!r} instead."
-                )
-            numbers.setdefault(number, []).append(name)
-        given = [numbers[number] for number in sorted(numbers)]
-    if isinstance(given, str) or not hasattr(given, "__iter__"):
-        raise ParameterError(
-            "temporal_order must be a list of tiers, each a list of variables. Got "
-            f"{reprlib.repr(given)} instead."
-        )
-    return tuple(_names("temporal_order", tier) or () for tier in given)
-
-
-# ------------------------------------------------------------------ names to places
-
-
-class _Finder:
-    """Finds variables by name or pattern; strict where each must be there."""
-
-    def __init__(
-        self, names: tuple[str, ...], *, strict: bool, early: bool = False, named: bool = True
-    ) -> None:
-        self.names, self.strict, self.early, self.named = names, strict, early, named
-        self.place = {name: i for i, name in enumerate(names)}
-        self.known: dict[Any, NDArray[np.int64]] = {}
-
-    def one(self, field: str, variable: Any) -> NDArray[np.int64]:
-        """Return the places of what one name or pattern stands for."""
-        if variable not in self.known:
-            self.known[variable] = self._search(field, variable)
-        return self.known[variable]
-
-    def all(self, field: str, variables: Iterable[Any]) -> NDArray[np.int64]:
-        """Return the places of what any of them stands for."""
-        parts = [self.one(field, variable) for variable in variables]
-        return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *parts]))
-
-    def arcs(
-        self, field: str, arcs: Iterable[tuple[Any, Any]]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return causes and effects; a pattern on either side stands for each of its variables."""
-        sources, targets = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-        total = 0
-        for i, j in arcs:
-            causes, effects = self.one(field, i), self.one(field, j)
-            total += len(causes) * len(effects)
-            if total > _MOST_PAIRS:
-                raise ParameterError(
-                    f"{field} stands for more than {_MOST_PAIRS:,} arcs, such as all from {i!r} to "
-                    f"{j!r}. Say it by regulators, targets, sink_nodes, root_nodes or "
-                    "temporal_order, which take no room for pairs."
-                )
-            source, target = np.repeat(causes, len(effects)), np.tile(effects, len(causes))
-            # Of a pattern, a variable's arc to itself is not meant.
-            keep = (source != target) if _is_pattern(i) or _is_pattern(j) else slice(None)
-            sources.append(source[keep])
-            targets.append(target[keep])
-        return np.concatenate(sources), np.concatenate(targets)
-
-    def _search(self, field: str, variable: Any) -> NDArray[np.int64]:
-        if isinstance(variable, int):
-            if self.named or self.early:
-                variable = str(variable)
-            elif 0 <= variable < len(self.names):
-                return np.array([variable])
-        if isinstance(variable, str) and variable in self.place:
-            return np.array([self.place[variable]])
-        found: list[int] = []
-        if _is_pattern(variable) and not (self.early and _is_unclear(variable)):
-            pattern = variable
-            if isinstance(variable, str) and variable.startswith(_REGEX):
-                pattern = re.compile(variable.removeprefix(_REGEX))
-            elif isinstance(variable, str):
-                pattern = re.compile(translate(variable))
-            found = [i for i, name in enumerate(self.names) if pattern.fullmatch(name)]
-        if not found and self.strict:
-            raise ParameterError(self._missing(field, variable))
-        return np.array(found, dtype=np.int64)
-
-    def _missing(self, field: str, variable: Any) -> str:
-        near = close_names(_text(variable), self.names, 3, 0.5)
-        hint = f"The nearest are {few_names(near)}." if near else (
-            f"The table has {few_names(self.names)}."
-        )  # fmt: skip
-        return (
-            f"{field} speaks of {_text(variable)!r}, which matches no variable of the table. "
-            f"{hint} Mend the name, or pass unmatched='ignore' (--ignore-unmatched)."
-        )
+def _apart(
+    arcs: tuple[NDArray[np.int64], NDArray[np.int64]],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return arcs without those from a variable to itself, which are never there."""
+    keep = arcs[0] != arcs[1]
+    return arcs[0][keep], arcs[1][keep]
 
 
 def _matrix(d: int, arcs: tuple[NDArray[np.int64], NDArray[np.int64]]) -> sp.csc_array:
