@@ -119,6 +119,13 @@ def test_it_is_copied_and_written():
     assert pickle.loads(pickle.dumps(known)) == copy.deepcopy(known) == known
     assert Knowledge(**known.to_dict()) == known
     assert "regulators" in repr(known)
+    for pattern, text in [
+        (re.compile("B.", re.I), "re:(?i)B."),
+        (re.compile("(?i)B.", re.I), "re:(?i)B."),
+    ]:
+        loud = Knowledge(sink_nodes=[pattern])
+        assert loud.to_dict() == {"sink_nodes": [text]}
+        assert Knowledge(**loud.to_dict()).match(["a", "b1"]).cause.tolist() == [True, False]
     assert not Knowledge(unmatched="ignore")
     assert known != "regulators"
 
@@ -170,6 +177,7 @@ BAD = [
     ({"root_nodes": ["re:"]}, "empty name"),
     ({"root_nodes": [re.compile("")]}, "empty regular"),
     ({"root_nodes": ["re:("]}, "no regular expression"),
+    ({"root_nodes": [re.compile(b"x")]}, "expression for bytes"),
     ({"root_nodes": [1.5]}, "by text, integers"),
     ({"root_nodes": 1.5}, "names of variables"),
     ({"regulators": {"a": 1}}, "names of variables"),
@@ -741,3 +749,4 @@ def test_around_one_variable_knowledge_is_kept():
         learner.fit_around(X, "x9")
     with pytest.raises(ParameterError, match="radius"):
         learner.fit_around(X, "x0", 0)
+    assert learner.fit_around(grouped(), "c").dag_.names == ("b", "d")

@@ -101,6 +101,8 @@ def test_check_says_what_it_means(folder):
         (["--roots", "tf*", "--drop", "tf1,tf2"], "'tf1', 'tf2' were left out"),
         (["--roots", "age,g1", "--adjust", "age"], "'age' was left out of the variables"),
         (["--set", 'knowledge={"regulators": ["tf1"]}'], "give it by --knowledge"),
+        (["--target", "g1", "--drop", "g1"], "'g1', which was left out of the variables"),
+        (["--target", "g9"], "target must be a column of the table. Got 'g9'"),
     ],
 )
 def test_bad_knowledge_is_one_sentence_and_no_file(folder, words, said):
@@ -127,6 +129,30 @@ def test_a_name_in_a_group_is_not_passed_over(folder):
     report = json.loads(run("fit", "copies.csv", *words, "--out", "a.npz").stdout)
     assert report["groups"] == {"g1": ["tf3"]}
     assert report["knowledge_absent"] == []
+
+
+def test_places_in_a_table_without_names(folder):
+    np.save("plain.npy", pd.read_csv("t.csv").to_numpy())
+    (folder / "places.toml").write_text("regulators = [0, 1]\nrequired_edges = [[0, 2]]")
+    for words in ([], ["--target", "x2"]):
+        words = ["--knowledge", "places.toml", *words, "--force", "--quiet", "--out", "a.npz"]
+        assert run("fit", "plain.npy", *words).exit_code == 0
+        assert "x0" in DAG.load("a.npz").parents("x2")
+        assert set(DAG.load("a.npz").edges()["source"]) <= {"x0", "x1"}
+    assert "10 of 30" in run("knowledge", "check", "places.toml", "--table", "plain.npy").stdout
+
+
+def test_check_of_a_table_with_an_empty_and_a_constant_column(folder, recwarn):
+    table = pd.read_csv("t.csv").assign(none=np.nan, same=1.0)
+    table.to_csv("odd.csv", index=False)
+    (folder / "odd.toml").write_text('regulators = ["none", "same", "tf1"]')
+    found = json.loads(run("knowledge", "check", "odd.toml", "--table", "odd.csv", "--json").stdout)
+    assert found["constant_causes"] == ["none", "same"]
+    assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]
+    (folder / "odd.toml").write_text('regulators = ["same"]')
+    result = run("knowledge", "check", "odd.toml", "--table", "odd.csv")
+    assert result.exit_code == 1
+    assert "The only regulator of the table, 'same', is constant" in " ".join(result.stderr.split())
 
 
 def test_one_variable_of_a_table(folder):

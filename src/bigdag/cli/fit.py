@@ -78,8 +78,10 @@ from bigdag.errors import BigdagError, ParameterError
 from bigdag.interrupts import interruptible
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bigdag.data.dataset import Dataset
-    from bigdag.data.prepare import Prepared
+    from bigdag.data.prepare import Accept, Prepared
     from bigdag.graph.dag import DAG
     from bigdag.knowledge.known import Knowledge
     from bigdag.learners.around import Surroundings
@@ -221,11 +223,11 @@ def fit(
         limit = given.get("memory_limit")
         prepared = prepared_table(
             table, wishes, header, row_labels, limit, covariance, n_samples,
-            layer=layer, n_jobs=given.get("n_jobs"), known=known,
+            layer=layer, n_jobs=given.get("n_jobs"), accept=_accept(known, target),
         )  # fmt: skip
         raw = prepared.data
         joined = [name for same in prepared.groups.values() for name in same]
-        absent = [] if known is None else known.absent([*raw.names, *joined])
+        absent = [] if known is None else known.absent([*raw.names, *joined], named=raw.named)
         data = standardised(raw, limit) if standardise else raw
         around = None
         if target is not None:
@@ -298,6 +300,20 @@ def fit(
 def _title(table: Path) -> str:
     """Return the heading of a page: the table's name without its suffixes."""
     return Path(table.name.removesuffix(".gz")).stem
+
+
+def _accept(known: Knowledge | None, target: str | None) -> Accept:
+    """Return what refuses columns that do not fit what is known or asked for."""
+
+    def accept(names: Sequence[str], named: bool, left_out: Sequence[str]) -> None:
+        from bigdag.learners.around import place_of
+
+        if known is not None:
+            known.check_columns(names, named, left_out)
+        if target is not None:
+            place_of(target, names, named, left_out=left_out)
+
+    return accept
 
 
 def _around(

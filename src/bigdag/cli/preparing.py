@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bigdag.data.checks import Finding
-    from bigdag.data.prepare import Prepared, Wishes
-    from bigdag.knowledge.known import Knowledge
+    from bigdag.data.prepare import Accept, Prepared, Wishes
 
 __all__ = ["finding_records", "prepared_table", "wishes_of"]
 
@@ -70,11 +69,11 @@ def prepared_table(
     n_samples: int | None,
     layer: str | None = None,
     n_jobs: int | None = None,
-    known: Knowledge | None = None,
+    accept: Accept | None = None,
 ) -> Prepared:
     """Read the table that the words name, look at it, and do to it what is asked for.
 
-    What is known, and does not fit its columns, is refused before any work on them.
+    `accept` may refuse its columns before any work on them.
     """
     from bigdag.data import tables
     from bigdag.data.prepare import prepare_dataset
@@ -85,7 +84,7 @@ def prepared_table(
     # A learner works on a copy beside the table, so that it has to fit twice.
     return tables.read_prepared(
         table, wishes, *choices(header, row_labels), memory_limit, look=True,
-        layer=layer, copies=2, n_jobs=n_jobs, accept=None if known is None else known.check_columns,
+        layer=layer, copies=2, n_jobs=n_jobs, accept=accept,
     )  # fmt: skip
 
 

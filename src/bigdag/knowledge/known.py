@@ -34,7 +34,15 @@ if TYPE_CHECKING:
 
     from bigdag.data.dataset import Dataset
 
-__all__ = ["FIELDS", "SETS", "Knowledge", "as_knowledge", "from_mapping", "limits_of"]
+__all__ = [
+    "FIELDS",
+    "SETS",
+    "Knowledge",
+    "as_knowledge",
+    "from_mapping",
+    "limits_of",
+    "refuse_constant_regulators",
+]
 
 SETS = ("root_nodes", "sink_nodes", "regulators", "targets")
 _ARCS = ("forbidden_edges", "required_edges")
@@ -160,13 +168,15 @@ root_nodes, which have no causes. Take one of the two away.
             said["unmatched"] = self.unmatched
         return said
 
-    def match(self, names: Iterable[str]) -> Limits:
+    def match(self, names: Iterable[str], *, named: bool = True) -> Limits:
         """Return what it means for a table with these columns.
 
         Parameters
         ----------
         names : iterable of str
             The names of the variables, in the sequence of the columns.
+        named : bool, default=True
+            Whether the table has names of its own; otherwise integers are places.
 
         Returns
         -------
@@ -179,9 +189,15 @@ root_nodes, which have no causes. Take one of the two away.
             If a name or a pattern matches nothing, or if what is known contradicts itself.
         """
         found = tuple(names)
-        return self._limits(found, Finder(found, strict=self.unmatched == "error"))
+        return self._limits(found, Finder(found, strict=self.unmatched == "error", named=named))
 
-    def absent(self, names: Iterable[str]) -> list[str]:
+    def given(self) -> dict[str, Any]:
+        """Return the parameters from which it was made, those that say something."""
+        every = {name: getattr(self, name) for name in FIELDS}
+        usual: dict[str, Any] = {"within_tier": True, "unmatched": "error"}
+        return {k: v for k, v in every.items() if v not in (None, ()) and v != usual.get(k)}
+
+    def absent(self, names: Iterable[str], *, named: bool = True) -> list[str]:
         """Return what is spoken of and matches none of the names: passed over, or refused.
 
         Examples
@@ -189,7 +205,7 @@ root_nodes, which have no causes. Take one of the two away.
         >>> Knowledge(regulators=["TP53", "MYC"], unmatched="ignore").absent(["TP53", "MDM2"])
         ['MYC']
         """
-        find = Finder(tuple(names), strict=False)
+        find = Finder(tuple(names), strict=False, named=named)
         return [text_of(v) for v in dict.fromkeys(self._spoken_of()) if not len(find.one("", v))]
 
     def check_columns(
@@ -357,9 +373,16 @@ def limits_of(knowledge: Any, data: Dataset) -> Limits | None:
             if repr(name) in str(error)
         ]
         raise ParameterError(f"{error}{''.join(told[:2])}") from None
-    live = ~data.constant
-    stuck = limits.cause.any() and live.any() and not (limits.cause & live).any()
-    if known.regulators is not None and stuck:
+    refuse_constant_regulators(known, limits, names, data.constant)
+    return limits
+
+
+def refuse_constant_regulators(
+    knowledge: Knowledge, limits: Limits, names: Sequence[str], constant: NDArray[np.bool_]
+) -> None:
+    """Refuse regulators of which none varies, where something else does."""
+    stuck = limits.cause.any() and not constant.all() and constant[limits.cause].all()
+    if knowledge.regulators is not None and stuck:
         few = few_names([names[v] for v in limits.causes])
         many = int(limits.cause.sum())
         whole = f"All {many:,} regulators of the table are constant columns ({few})"
@@ -367,7 +390,6 @@ def limits_of(knowledge: Any, data: Dataset) -> Limits | None:
             f"{whole if many > 1 else f'The only regulator of the table, {few}, is constant'}, so "
             "that nothing could have a cause. Give others, or leave regulators out."
         )
-    return limits
 
 
 def _aliases(data: Dataset) -> dict[str, str]:

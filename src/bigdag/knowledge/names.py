@@ -27,12 +27,17 @@ __all__ = [
 
 _MOST_PAIRS = 20_000_000  # that patterns may stand for
 _REGEX = "re:"
+_FLAGS = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
 _Name = str | int
 
 
 def text_of(variable: _Name | re.Pattern[str]) -> str:
     """Return a name, a place or a pattern as text."""
-    return _REGEX + variable.pattern if isinstance(variable, re.Pattern) else str(variable)
+    if not isinstance(variable, re.Pattern):
+        return str(variable)
+    own = re.compile(variable.pattern).flags
+    flags = "".join(sign for sign, flag in _FLAGS.items() if variable.flags & flag & ~own)
+    return f"{_REGEX}(?{flags}){variable.pattern}" if flags else _REGEX + variable.pattern
 
 
 def is_pattern(variable: Any) -> bool:
@@ -61,6 +66,11 @@ def _variable(field: str, given: Any) -> Any:
         return int(given)
     if isinstance(given, str) and given in ("", _REGEX):
         raise ParameterError(f"{field} holds an empty name or pattern. Take it away.")
+    if isinstance(given, re.Pattern) and not isinstance(given.pattern, str):
+        raise ParameterError(
+            f"{field} holds a regular expression for bytes, {given.pattern!r}. Names are text: "
+            "compile it from text."
+        )
     if isinstance(given, re.Pattern) and not given.pattern:
         raise ParameterError(f"{field} holds an empty regular expression. Take it away.")
     if isinstance(given, str) and given.startswith(_REGEX):
