@@ -307,7 +307,8 @@ def follow(
     chosen = _chosen(raw, wishes, effects)
     raw.refuse_text(chosen)
     terms = adjusting_columns(raw, effects, wishes.batch)
-    left_out = [name for name in columns if name not in {*chosen, *effects}]
+    used = {*chosen, *effects}
+    left_out = [name for name in columns if name not in used]
     if left_out:
         notes.append(_left_out(left_out))
     if accept is not None:
@@ -412,7 +413,8 @@ def _chosen(raw: Raw, wishes: Wishes, effects: Sequence[str]) -> list[str]:
             f"{few_names(sorted(both))} cannot be in drop and in batch or adjust: a column whose "
             "effect is taken out is left out afterwards."
         )
-    chosen = [name for name in chosen if name not in dropped | set(effects)]
+    dropped |= set(effects)
+    chosen = [name for name in chosen if name not in dropped]
     if not chosen and names:
         raise ParameterError(
             f"None of the {len(names):,} columns ({few_names(names)}) is left to learn from: keep, "
