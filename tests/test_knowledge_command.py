@@ -195,6 +195,23 @@ def test_one_variable_whose_surroundings_hold_more_columns_than_the_answer(folde
     assert report["var_sortability"] in (0.0, 1.0)
 
 
+def test_one_variable_is_told_what_is_odd_around_it_only(folder):
+    chain("chain.csv", 8)
+    table = pd.read_csv("chain.csv")
+    rng = np.random.default_rng(2)
+    table["far"] = np.exp(4 * rng.normal(size=300))  # is not looked at
+    table["v1"] = np.exp(4 * table["v1"])
+    table.to_csv("skewed.csv", index=False)
+    words = ["--method", "order-search-bic", "--target", "v2", "--json", "--out", "a.npz"]
+    report = json.loads(run("fit", "skewed.csv", *words).stdout)
+    columns = {name for finding in report["findings"] for name in finding["columns"]}
+    assert "far" not in columns
+    assert {"outliers", "skewed"} & {finding["finding"] for finding in report["findings"]}
+    words = [*words, "--transform", "rank", "--force"]
+    report = json.loads(run("fit", "skewed.csv", *words).stdout)
+    assert not {"outliers", "skewed"} & {finding["finding"] for finding in report["findings"]}
+
+
 def test_one_variable_of_a_table_with_holes(folder):
     chain("chain.csv", 8)
     table = pd.read_csv("chain.csv")

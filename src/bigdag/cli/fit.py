@@ -80,6 +80,7 @@ from bigdag.interrupts import interruptible
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bigdag.data.checks import Finding
     from bigdag.data.dataset import Dataset
     from bigdag.data.prepare import Accept, Prepared
     from bigdag.graph.dag import DAG
@@ -224,6 +225,7 @@ def fit(
         prepared = prepared_table(
             table, wishes, header, row_labels, limit, covariance, n_samples,
             layer=layer, n_jobs=given.get("n_jobs"), accept=_accept(known, target),
+            look=target is None,
         )  # fmt: skip
         raw = prepared.data
         joined = [name for same in prepared.groups.values() for name in same]
@@ -233,6 +235,7 @@ def fit(
         if target is not None:
             recipe, data, around = _around(recipe, data, target, 2 if radius is None else radius)
             raw = data
+            prepared = replace(prepared, findings=_odd_in(data))
         prepared = replace(prepared, data=data)
         if not check_units:
             del raw  # the table is held once
@@ -333,6 +336,16 @@ def _around(
     if recipe.searches_by_bic() and "gamma" not in given:
         bic["gamma"] = around.gamma  # an arc costs as much as in the whole table
     return replace(recipe, parameters=given, bic=bic), part, around
+
+
+def _odd_in(data: Dataset) -> tuple[Finding, ...]:
+    """Return what is odd in the columns around one variable, once they are prepared."""
+    from bigdag.data.checks import findings
+    from bigdag.data.raw import raw_table
+
+    if data.X is None or data.n_features < 2:  # one column alone is found odd for that
+        return ()
+    return tuple(findings(raw_table(data)))
 
 
 def _all_known(known: Knowledge | None) -> dict[str, Any]:

@@ -70,10 +70,12 @@ def prepared_table(
     layer: str | None = None,
     n_jobs: int | None = None,
     accept: Accept | None = None,
+    look: bool = True,
 ) -> Prepared:
     """Read the table that the words name, look at it, and do to it what is asked for.
 
-    `accept` may refuse its columns before any work on them.
+    `accept` may refuse its columns before any work on them; `look` says whether what is odd in
+    them is wanted.
     """
     from bigdag.data import tables
     from bigdag.data.prepare import prepare_dataset
@@ -83,7 +85,7 @@ def prepared_table(
         return prepare_dataset(data, wishes, memory_limit)
     # A learner works on a copy beside the table, so that it has to fit twice.
     return tables.read_prepared(
-        table, wishes, *choices(header, row_labels), memory_limit, look=True,
+        table, wishes, *choices(header, row_labels), memory_limit, look=look,
         layer=layer, copies=2, n_jobs=n_jobs, accept=accept,
     )  # fmt: skip
 
