@@ -94,7 +94,7 @@ class OrderSearch(Learner):
     warm_start_dag : DAG, matrix or None, default=None
         One more graph whose order is a start.
     knowledge : Knowledge, optional
-        What is known beforehand, see :class:`~bigdag.knowledge.Knowledge`; kept exactly.
+        What is known beforehand, see :class:`~bigdag.Knowledge`; kept exactly.
     n_jobs : int or None, default=None
         Threads; all cores by default.
     memory_limit : float, str or None, default=None
