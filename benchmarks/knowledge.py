@@ -1,16 +1,18 @@
 """What knowledge brings: exactness, speed with regulators, accuracy with tiers; all in one run.
 
     python benchmarks/knowledge.py [--parts kept regulators wide tiers target cost] [--seeds 1]
+        [--some 300] [--before FOLDER]
 
-``kept``: random graphs × random consistent knowledge × every learner, some cut short by a deadline;
-counts violations. ``regulators``: 4,218 variables, 266 samples, 239 regulators; the time of one fit
-and of 100 bootstrap resamples, and the average precision over regulator → variable pairs against
-absolute correlation, CLR, one lasso a variable and random forests (GENIE3, on 300 of the
-variables). ``wide``: 100,000 variables, 500 samples, 1,500 regulators; time and peak memory.
-``tiers``: samples of arth150 with its true tiers in five groups. ``target``: the neighbourhood of
-one column, against the whole fit at d = 5,000, and its time in 100,000 columns. ``cost``: fits
-without knowledge, for a comparison with another version on the same machine. Writes JSON beside the
-table.
+``kept``: random graphs × random consistent knowledge × every learner, a third of them cut short by
+a deadline; counts violations. ``regulators``: 4,218 variables, 266 samples, 239 regulators; the
+time of one fit and of 100 bootstrap resamples, and the average precision over regulator → variable
+pairs against absolute correlation, CLR, one lasso a variable and random forests (GENIE3), the last
+two on 300 of the variables. ``wide``: 100,000 variables, 500 samples, 1,500 regulators; time and
+peak memory. ``tiers``: samples of arth150 with its true tiers in five groups. ``target``: the
+neighbourhood of one column, against the whole fit at d = 5,000, and its time in 100,000 columns.
+``cost``: fits without knowledge, in turns with those of another version, whose sources --before
+names. Times are given in seconds and in seconds of processor time, which other work on the machine
+changes less; the load is beside them. Writes JSON beside the table.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import resource
+import subprocess
 import sys
 import time
 import warnings
@@ -34,6 +38,20 @@ from bigdag.data.dataset import as_dataset
 from bigdag.errors import DataError
 
 RESAMPLES = 100
+
+
+class Clock:
+    """Seconds, and seconds of processor time of all threads, since it was made."""
+
+    def __init__(self) -> None:
+        self.began = time.perf_counter(), time.process_time()
+
+    def read(self, what: str) -> dict[str, float]:
+        """Return both under names that say of what."""
+        return {
+            f"seconds, {what}": time.perf_counter() - self.began[0],
+            f"CPU seconds, {what}": time.process_time() - self.began[1],
+        }
 
 
 # ------------------------------------------------------------------ data
@@ -98,36 +116,33 @@ def clr(X: NDArray[np.float64], r: int) -> NDArray[np.float64]:
     return np.hypot(np.maximum(by_row, 0), np.maximum(by_column, 0))
 
 
-def one_lasso(X: NDArray[np.float64], r: int) -> NDArray[np.float64]:
-    """Return the absolute weights of one cross-validated lasso a variable on the regulators."""
+def one_lasso(X: NDArray[np.float64], r: int, variables: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the absolute weights of one cross-validated lasso on the regulators, for some."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LassoCV
 
-    Z, scores = simulate.standardise(X), np.zeros((r, X.shape[1]))
+    Z, scores = simulate.standardise(X), np.zeros((r, len(variables)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        for v in range(X.shape[1]):
+        for a, v in enumerate(variables):
             others = np.flatnonzero(np.arange(r) != v)
             fit = LassoCV(cv=3, alphas=20, n_jobs=1).fit(Z[:, others], Z[:, v])
-            scores[others, v] = np.abs(fit.coef_)
+            scores[others, a] = np.abs(fit.coef_)
     return scores
 
 
-def forests(
-    X: NDArray[np.float64], r: int, variables: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], float]:
-    """Return GENIE3's importances for some variables (Huynh-Thu et al. 2010), and the seconds."""
+def forests(X: NDArray[np.float64], r: int, variables: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return GENIE3's importances for some variables (Huynh-Thu et al. 2010)."""
     from sklearn.ensemble import RandomForestRegressor
 
     Z, scores = simulate.standardise(X), np.zeros((r, len(variables)))
-    began = time.perf_counter()
     for a, v in enumerate(variables):
         others = np.flatnonzero(np.arange(r) != v)
         forest = RandomForestRegressor(
             1000, max_features="sqrt", n_jobs=-1, random_state=int(v)
         ).fit(Z[:, others], Z[:, v])
         scores[others, a] = forest.feature_importances_
-    return scores, time.perf_counter() - began
+    return scores
 
 
 def resampled(
@@ -152,71 +167,87 @@ def part_kept(seed: int) -> dict[str, Any]:
     from hypothesis import HealthCheck, given, settings
     from hypothesis import seed as with_seed
     from tests.strategies import known_cases
-    from tests.test_knowledge import LEARNERS, check_kept, deadline_at_look
+    from tests.test_knowledge import BOOTSTRAPS, LEARNERS, check_kept, deadline_at_look
 
-    fits, violations = 0, 0
+    makers = {word: lambda known, make=make: make().set_params(knowledge=known)
+              for word, make in LEARNERS.items()}  # fmt: skip
+    makers |= {f"bootstrap of {word}": make for word, make in BOOTSTRAPS.items()}
+    rng = np.random.default_rng(seed)
+    count = {"fits": 0, "cut short": 0, "refused: constant regulators": 0, "violations": 0}
 
     @with_seed(seed)
     @settings(max_examples=150, deadline=None, database=None,
               suppress_health_check=list(HealthCheck))  # fmt: skip
     @given(case=known_cases())
     def every_learner(case: Any) -> None:
-        nonlocal fits, violations
-        for i, make in enumerate(LEARNERS.values()):
-            learner = make().set_params(knowledge=Knowledge(**case.known))
-            with deadline_at_look([None, None, 3][(fits + i) % 3]):
+        varies = case.X.std(axis=0) > 0
+        stuck = not (case.possible.any(axis=1) & varies).any()
+        for make in makers.values():
+            learner = make(Knowledge(**case.known))
+            look = rng.choice([1, 2, 4, 9]) if rng.random() < 1 / 3 else None
+            with deadline_at_look(look) as passed:
                 try:
                     learner.fit(case.X)
-                except DataError:  # the only regulators are constant columns
+                except DataError as error:
+                    if not (stuck and "constant" in str(error)):
+                        raise
+                    count["refused: constant regulators"] += 1
                     continue
-            fits += 1
+            count["fits"] += 1
+            count["cut short"] += bool(passed)
             try:
                 check_kept(learner, case)
             except AssertionError:
-                violations += 1
+                count["violations"] += 1
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         every_learner()
-    return {"fits": fits, "learners": len(LEARNERS), "violations": violations}
+    return {"learners and settings": len(makers), **count}
 
 
-def part_regulators(seed: int, d: int = 4218, n: int = 266, r: int = 239) -> dict[str, Any]:
-    """Time one fit and 100 resamples, and compare rankings of pairs."""
+def part_regulators(
+    seed: int, some: int = 300, d: int = 4218, n: int = 266, r: int = 239
+) -> dict[str, Any]:
+    """Time one fit and 100 resamples, and compare rankings of pairs.
+
+    One lasso a variable and forests take long, and are computed for some of the variables that are
+    no regulators; all others are compared on the same ones, too.
+    """
     X, arcs = regulated(d, n, r, seed)
     truth = np.asarray((arcs[:r] != 0).toarray())
     known = Knowledge(regulators=names_of(r))
     OrderSearch(criterion="bic", knowledge=Knowledge(regulators=["x0"])).fit(X[:, :12])  # compiles
-    began = time.perf_counter()
+    clock = Clock()
     one = OrderSearch(criterion="bic", knowledge=known).fit(X)
-    row: dict[str, Any] = {"seconds, one fit": time.perf_counter() - began}
+    row: dict[str, Any] = clock.read("one fit")
     hits = int((one.weights_ != 0).multiply(arcs != 0).nnz)
     row |= {"recall, one fit": hits / arcs.nnz, "precision, one fit": hits / one.weights_.nnz}
-    row["AP, one fit by size"] = precision(np.abs(one.weights_[:r].toarray()), truth)
+    print(row, flush=True)
+    scores = {"one fit by size": np.abs(one.weights_[:r].toarray())}
     for penalty in (1.0, 0.5):
-        began = time.perf_counter()
-        scores = resampled(X, r, RESAMPLES, penalty)
-        row[f"seconds, {RESAMPLES} resamples, penalty {penalty}"] = time.perf_counter() - began
-        row[f"AP, {RESAMPLES} resamples, penalty {penalty}"] = precision(scores, truth)
-        if penalty == 0.5:
-            ours = scores
-    row["AP, absolute correlation"] = precision(correlation(X, r), truth)
-    row["AP, CLR"] = precision(clr(X, r), truth)
-    began = time.perf_counter()
-    row["AP, one lasso a variable"] = precision(one_lasso(X, r), truth)
-    row["seconds, one lasso a variable"] = time.perf_counter() - began
-    some = np.random.default_rng(0).choice(np.arange(r, d), size=300, replace=False)
-    importances, seconds = forests(X, r, some)
+        word = f"{RESAMPLES} resamples, penalty {penalty}"
+        clock = Clock()
+        scores[word] = resampled(X, r, RESAMPLES, penalty)
+        row |= clock.read(word)
+        print(word, precision(scores[word], truth), clock.read(word), flush=True)
+    scores |= {"absolute correlation": correlation(X, r), "CLR": clr(X, r)}
+    row |= {f"AP, {word}": precision(size, truth) for word, size in scores.items()}
+    chosen = np.random.default_rng(0).choice(np.arange(r, d), size=some, replace=False)
+    on_some = {word: size[:, chosen] for word, size in scores.items()}
+    for word, rank in {"one lasso a variable": one_lasso, "forests": forests}.items():
+        clock = Clock()
+        on_some[word] = rank(X, r, chosen)
+        row |= clock.read(f"{word}, on {some}")
+        print(word, clock.read(word), flush=True)
     from sklearn.metrics import average_precision_score
 
-    row["AP on 300, forests"] = float(
-        average_precision_score(truth[:, some].ravel(), importances.ravel())
-    )
-    row["AP on 300, resamples"] = float(
-        average_precision_score(truth[:, some].ravel(), ours[:, some].ravel())
-    )
-    row["seconds, forests on 300"] = seconds
-    row["seconds, forests on all (scaled up)"] = seconds * d / 300
+    for word, size in on_some.items():
+        found = average_precision_score(truth[:, chosen].ravel(), size.ravel())
+        row[f"AP on {some}, {word}"] = float(found)
+    ours = row[f"CPU seconds, {RESAMPLES} resamples, penalty 0.5"]
+    theirs = row[f"CPU seconds, forests, on {some}"] * d / some
+    row["CPU seconds of the resamples over those of forests on all (scaled up)"] = ours / theirs
     return row
 
 
@@ -229,14 +260,20 @@ def part_wide(seed: int, d: int = 100_000, n: int = 500, r: int = 1500) -> dict[
 def _wide(seed: int, d: int, n: int, r: int) -> dict[str, Any]:
     X, arcs = regulated(d, n, r, seed)
     OrderSearch(criterion="bic", knowledge=Knowledge(regulators=["x0"])).fit(X[:, :12])
-    began = time.perf_counter()
+    before, clock = peak_gb(), Clock()
     model = OrderSearch(criterion="bic", knowledge=Knowledge(regulators=names_of(r))).fit(X)
-    seconds = time.perf_counter() - began
+    took = clock.read("one fit")
     hits = int((model.weights_ != 0).multiply(arcs != 0).nnz)
-    return {
-        "seconds": seconds, "peak GB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
-        "recall": hits / arcs.nnz, "precision": hits / model.weights_.nnz,
+    return took | {
+        "peak GB": peak_gb(), "peak GB before the fit (making the table)": before,
+        "GB of the table": X.nbytes / 2**30, "recall": hits / arcs.nnz,
+        "precision": hits / model.weights_.nnz,
     }  # fmt: skip
+
+
+def peak_gb() -> float:
+    """Return the most memory that this process has taken so far, in GB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def part_tiers(seed: int, n: int = 500) -> dict[str, Any]:
@@ -260,7 +297,26 @@ def part_tiers(seed: int, n: int = 500) -> dict[str, Any]:
         hits = int(directed.multiply(truth.weights != 0).nnz)
         row[f"F1 of the DAG, {word}"] = _f1(found.weights_, truth.weights)
         row[f"F1 of its directed arcs, {word}"] = 2 * hits / (found.weights_.nnz + truth.n_arcs)
+    for word, parts in {"random directions": 1, "the true tiers": 5}.items():
+        tier = np.empty(d)
+        for k, part in enumerate(np.array_split(truth.order, parts)):
+            tier[part] = k
+        row[f"F1 of the strongest correlations, {word}"] = _f1(
+            _strongest(X, truth.n_arcs, tier, rng), truth.weights
+        )
     return row
+
+
+def _strongest(
+    X: NDArray[np.float64], count: int, tier: NDArray[np.float64], rng: np.random.Generator
+) -> sp.csc_array:
+    """Return as many pairs as there are arcs, directed by tiers and within one at random."""
+    d = X.shape[1]
+    size = correlation(X, d)[np.triu_indices(d, 1)]
+    i, j = (end[np.argsort(-size)[:count]] for end in np.triu_indices(d, 1))
+    turn = np.where(tier[i] == tier[j], rng.random(count) < 0.5, tier[i] > tier[j])
+    ends = np.where(turn, j, i), np.where(turn, i, j)
+    return sp.csc_array((np.ones(count), ends), shape=(d, d))
 
 
 def _f1(found: sp.csc_array, truth: sp.csc_array) -> float:
@@ -288,34 +344,78 @@ def part_target(seed: int, d: int = 5000, n: int = 1000, wide: int = 100_000) ->
            "arcs found that the whole fit has": both / found,
            "seconds, d = 5,000": float(np.median(seconds)), "isolated": alone}  # fmt: skip
     X = simulate.sample(simulate.random_dag(wide, 1, rng=rng), n, rng=rng)
+    clock = Clock()
     data = as_dataset(X)
-    times = []
+    row |= clock.read(f"d = {wide:,}, checking the table")
+    times: dict[str, list[float]] = {}
     for v in rng.choice(wide, size=5, replace=False):
-        began = time.perf_counter()
+        clock = Clock()
         OrderSearch(criterion="bic").fit_around(data, int(v), 2)
-        times.append(time.perf_counter() - began)
-    return row | {f"seconds, d = {wide:,}, the longest of 5": max(times)}
+        for what, took in clock.read(f"d = {wide:,}, the longest of 5").items():
+            times.setdefault(what, []).append(took)
+    return row | {what: max(took) for what, took in times.items()}
 
 
-def part_cost(seed: int) -> dict[str, Any]:
-    """Time fits without knowledge: the least of five, to be compared with another version's."""
-    from bigdag import GD, ProxiMAS
+# Answers each line on its standard input by the processor time of that fit; runs in both versions.
+_WORKER = """
+import sys, time
+from bigdag import ProxiMAS, SortRegress, OrderSearch, simulate
+from bigdag.data.dataset import as_dataset
+from bigdag.engine import lasso
+from bigdag.engine.gram import Gram
+def one_lasso(X):
+    lasso.solve(Gram(as_dataset(X)), 0.1)
+MAKE = {
+    "lasso": (500, one_lasso),
+    "SortRegress": (500, lambda X: SortRegress().fit(X)),
+    "ProxiMAS": (300, lambda X: ProxiMAS(max_iter=50).fit(X)),
+    "least squares": (500, lambda X: OrderSearch().fit(X)),
+    "BIC": (300, lambda X: OrderSearch(criterion="bic").fit(X)),
+}
+data = {}
+for word in sys.stdin:
+    d, fit = MAKE[word.strip()]
+    if d not in data:
+        data[d] = simulate.sample(simulate.random_dag(d, 2, rng=0), 500, rng=0)
+    began = time.process_time()
+    fit(data[d])
+    print(time.process_time() - began, flush=True)
+"""
+_CASES = ("lasso", "SortRegress", "ProxiMAS", "least squares", "BIC")
 
-    row = {}
-    for word, d, make in (
-        ("BIC", 400, lambda: OrderSearch(criterion="bic")),
-        ("least squares", 600, OrderSearch),
-        ("ProxiMAS", 400, ProxiMAS),
-        ("GD", 100, lambda: GD(n_restarts=2, random_state=0)),
-    ):
-        X = simulate.sample(simulate.random_dag(d, 2, rng=seed), 500, rng=seed)
-        make().fit(X[:, :20])
-        times = []
-        for _ in range(5):
-            began = time.perf_counter()
-            make().fit(X)
-            times.append(time.perf_counter() - began)
-        row[f"seconds, {word}"] = min(times)
+
+def part_cost(seed: int, before: Path | None = None, repeats: int = 9) -> dict[str, Any]:  # noqa: ARG001
+    """Time fits without knowledge in this and in another version, in turns; ratios of medians."""
+    here = Path(__file__).parents[1] / "src"
+    sides = {"now": here} if before is None else {"now": here, "before": before}
+    workers = {
+        side: subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", _WORKER], text=True, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(folder)},
+        )
+        for side, folder in sides.items()
+    }  # fmt: skip
+
+    def fit(side: str, word: str) -> float:
+        worker = workers[side]
+        assert worker.stdin is not None and worker.stdout is not None  # noqa: PT018
+        worker.stdin.write(f"{word}\n")
+        worker.stdin.flush()
+        return float(worker.stdout.readline())
+
+    row: dict[str, Any] = {}
+    for word in _CASES:
+        took: dict[str, list[float]] = {side: [] for side in sides}
+        for turn in range(repeats + 1):
+            for side in list(sides)[:: -1 if turn % 2 else 1]:
+                took[side].append(fit(side, word))
+        middle = {side: float(np.median(times[1:])) for side, times in took.items()}  # compiled
+        row |= {f"CPU seconds, {word}, {side}": value for side, value in middle.items()}
+        if before is not None:
+            row[f"ratio, {word}"] = middle["now"] / middle["before"]
+            print(word, middle, flush=True)
+    for worker in workers.values():
+        worker.communicate()
     return row
 
 
@@ -330,11 +430,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS))
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--some", type=int, default=300, help="variables of the lasso and forests")
+    parser.add_argument("--before", type=Path, help="the folder src of another version, for cost")
     parser.add_argument("--out", type=Path, default=Path("knowledge.json"))
     given = parser.parse_args()
     results: dict[str, list[dict[str, Any]]] = {}
     for part in given.parts:
-        results[part] = [PARTS[part](seed) for seed in range(given.seeds)]
+        more = {"cost": {"before": given.before}, "regulators": {"some": given.some}}.get(part, {})
+        results[part] = []
+        for seed in range(given.seeds):
+            row = PARTS[part](seed, **more)
+            results[part].append(row | {"load at the end": os.getloadavg()[0]})
         print(f"\n{part}\n")
         print("| what | " + " | ".join(f"seed {s}" for s in range(given.seeds)) + " |")
         print("|---|" + "---|" * given.seeds)

@@ -40,7 +40,8 @@ from bigdag.errors import DataError, DataWarning, ParameterError
 from bigdag.graph.acyclic import is_acyclic
 from bigdag.graph.equivalence import reversible
 from bigdag.graph.feedback_arc_set import greedy_order, improve_order, kept_weight
-from bigdag.knowledge import as_knowledge, read_knowledge
+from bigdag.knowledge.files import read_knowledge, read_part
+from bigdag.knowledge.known import as_knowledge
 from bigdag.search.ebic import arc_cost
 from bigdag.simulate import random_dag, sample
 from tests.learner_contract import deadline_at_look
@@ -118,6 +119,13 @@ def test_it_is_copied_and_written():
     assert pickle.loads(pickle.dumps(known)) == copy.deepcopy(known) == known
     assert Knowledge(**known.to_dict()) == known
     assert "regulators" in repr(known)
+    for pattern, text in [
+        (re.compile("B.", re.I), "re:(?i)B."),
+        (re.compile("(?i)B.", re.I), "re:(?i)B."),
+    ]:
+        loud = Knowledge(sink_nodes=[pattern])
+        assert loud.to_dict() == {"sink_nodes": [text]}
+        assert Knowledge(**loud.to_dict()).match(["a", "b1"]).cause.tolist() == [True, False]
     assert not Knowledge(unmatched="ignore")
     assert known != "regulators"
 
@@ -169,8 +177,10 @@ BAD = [
     ({"root_nodes": ["re:"]}, "empty name"),
     ({"root_nodes": [re.compile("")]}, "empty regular"),
     ({"root_nodes": ["re:("]}, "no regular expression"),
+    ({"root_nodes": [re.compile(b"x")]}, "expression for bytes"),
     ({"root_nodes": [1.5]}, "by text, integers"),
     ({"root_nodes": 1.5}, "names of variables"),
+    ({"regulators": {"a": 1}}, "names of variables"),
     ({"regulators": []}, "at least one variable"),
     ({"targets": []}, "at least one variable"),
     ({"forbidden_edges": ["ab"]}, "pairs of a cause and an effect"),
@@ -203,6 +213,10 @@ def test_what_only_the_table_can_tell_is_refused_then(given_, words):
         known.match(NAMES)
 
 
+def test_an_arc_to_itself_is_never_there_and_needs_not_be_forbidden():
+    assert Knowledge(forbidden_edges=[("a", "a"), ("a", "b")]).match(["a", "b"]).count() == 1
+
+
 def test_too_many_pairs_are_refused():
     names = [f"x{j}" for j in range(6000)]
     with pytest.raises(ParameterError, match="more than 20,000,000 arcs"):
@@ -214,7 +228,7 @@ def test_a_learner_refuses_before_any_work():
     X[:, 0] = 1.0
     warnings.simplefilter("ignore", DataWarning)
     for known, error, words in [
-        ({"regulators": ["x0"]}, DataError, "All 1 regulators of the table are constant"),
+        ({"regulators": ["x0"]}, DataError, "The only regulator of the table, 'x0', is constant"),
         ({"regulators": ["x9"]}, ParameterError, "matches no variable"),
         ({"regulator": ["x1"]}, ParameterError, "Did you mean 'regulators'"),
         ("x0", ParameterError, "must be a bigdag.Knowledge"),
@@ -230,7 +244,15 @@ def test_a_learner_refuses_before_any_work():
     [
         ("regulaters = ['a']", "'regulaters'.*Did you mean 'regulators'"),
         ("root_nodes = [", "no TOML"),
-        ("regulators = 'none.txt'", "none.txt cannot be read"),
+        ("regulators = 'none.txt'", "k.toml: regulators = 'none.txt' is text.*no file"),
+        ("regulators = 'a'", r"no file .*as a list: regulators = \[\"a\"\]"),
+        ("temporal_order = 'a'", r"temporal_order = \[\[\"a\"\], "),
+        ("required_edges = 'a'", r"required_edges = \[\[\"a\", "),
+        ("regulators = '.'", "cannot be read"),
+        ("[regulators]\na = 1", "must be names of variables"),
+        ("within_tier = 'no'", "True or False"),
+        ("forbidden_edges = 'semicolons.csv'", "a comma between. Line 1 has 1"),
+        ("forbidden_edges = 'long.csv'", "no CSV file.*line 1"),
         ("regulators = 'empty.txt'", "names no variable"),
         ("temporal_order = 'twice.csv'", "names 'a' twice"),
         ("temporal_order = 'words.csv'", "a number as its tier"),
@@ -244,6 +266,8 @@ def test_bad_files(tmp_path, text, words):
     (tmp_path / "twice.csv").write_text("name,tier\na,1\na,2\n")
     (tmp_path / "words.csv").write_text("a,first\n")
     (tmp_path / "three.csv").write_text("source,target\na,b,0.5\n")
+    (tmp_path / "semicolons.csv").write_text("source;target\na;b\n")
+    (tmp_path / "long.csv").write_text('a,"' + 200_000 * "b")
     with pytest.raises(ParameterError, match=words):
         read_knowledge(tmp_path / "k.toml")
 
@@ -263,6 +287,78 @@ def test_a_file_with_everything(tmp_path):
         required_edges=[("tf1", "gene1")],
         within_tier=False,
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "arcs"),
+    [
+        ("source,target\na,b\n", [("a", "b")]),
+        ("target,source\nb,a\n", [("a", "b")]),
+        ("Effect,Cause\nb,a\n", [("a", "b")]),
+        ("source,source\n", [("source", "source")]),  # names no columns
+        ('from,to\n"a, 1","b ""x"""\n', [("a, 1", 'b "x"')]),
+        ("\ufeffcause,effect\r\na b,ü\r\n", [("a b", "ü")]),
+    ],
+)
+def test_the_first_line_says_which_column_is_which(tmp_path, text, arcs):
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8", newline="")
+    assert read_part("forbidden_edges", tmp_path / "a.csv") == arcs
+
+
+def test_tiers_whose_number_comes_first_and_a_file_that_begins_with_a_mark(tmp_path):
+    (tmp_path / "t.csv").write_text("tier,name\n1,a\n0,b\n")
+    (tmp_path / "k.toml").write_text("\ufefftemporal_order = 't.csv'", encoding="utf-8")
+    assert read_knowledge(tmp_path / "k.toml").temporal_order == (("b",), ("a",))
+
+
+# ------------------------------------------------------------------ tables that were prepared
+
+
+def grouped():
+    """Return a table in which b stands for c, too, and the effect of e was taken out."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 5))
+    X[:, 3] += X[:, 1]
+    X[:, 2] = X[:, 1]
+    table = pd.DataFrame(X, columns=list("abcde"))
+    return bigdag.prepare(table, duplicates="group", adjust=["e"]).data
+
+
+@pytest.mark.parametrize(
+    ("known", "arcs"),
+    [
+        ({"regulators": ["c"]}, [("b", "d")]),
+        ({"regulators": ["[cz]"]}, [("b", "d")]),
+        ({"required_edges": [("c", "a")], "sink_nodes": ["d"]}, [("b", "a"), ("b", "d")]),
+        ({"forbidden_edges": [("b", "c"), ("c", "d"), ("d", "c")]}, []),
+    ],
+)
+def test_what_is_said_of_a_column_in_a_group_is_said_of_the_group(known, arcs):
+    data = grouped()
+    assert data.names == ("a", "b", "d")
+    for model in (
+        OrderSearch(criterion="bic", knowledge=known).fit(data),
+        OrderSearch(criterion="bic", knowledge=known).fit_around(data, "b"),
+    ):
+        found = model.dag_.edges()[["source", "target"]].to_numpy().tolist()
+        assert sorted(map(tuple, found)) == arcs
+        assert model.dag_.about["knowledge"] == Knowledge(**known).to_dict()
+
+
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        ({"required_edges": [("b", "c")]}, "cause of itself.*'b' stands for 'c', too"),
+        ({"temporal_order": [["b"], ["c"]]}, "'b' is in tier 0 and in tier 1.*stands for 'c'"),
+        ({"root_nodes": ["e"]}, "speaks of 'e', but 'e' was left out of the variables"),
+        ({"root_nodes": ["[ez]"]}, "'e' was left out of the variables"),
+        ({"root_nodes": ["f"]}, "matches no variable"),
+    ],
+)
+def test_what_does_not_fit_a_table_that_was_prepared(known, words):
+    learner, data = OrderSearch(knowledge=known), grouped()
+    with pytest.raises(ParameterError, match=words):
+        learner.fit(data)
 
 
 # ------------------------------------------------------------------ what orders allow
@@ -653,3 +749,4 @@ def test_around_one_variable_knowledge_is_kept():
         learner.fit_around(X, "x9")
     with pytest.raises(ParameterError, match="radius"):
         learner.fit_around(X, "x0", 0)
+    assert learner.fit_around(grouped(), "c").dag_.names == ("b", "d")

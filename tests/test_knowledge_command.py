@@ -97,6 +97,12 @@ def test_check_says_what_it_means(folder):
         (["--knowledge", "k.toml", "--regulators", "tf1"], "says regulators already"),
         (["--ignore-unmatched"], "goes with --knowledge"),
         (["--sinks", "g1,"], "empty name"),
+        (["--regulators", "tf1", "--drop", "tf1"], "'tf1' was left out of the variables"),
+        (["--roots", "tf*", "--drop", "tf1,tf2"], "'tf1', 'tf2' were left out"),
+        (["--roots", "age,g1", "--adjust", "age"], "'age' was left out of the variables"),
+        (["--set", 'knowledge={"regulators": ["tf1"]}'], "give it by --knowledge"),
+        (["--target", "g1", "--drop", "g1"], "'g1', which was left out of the variables"),
+        (["--target", "g9"], "target must be a column of the table. Got 'g9'"),
     ],
 )
 def test_bad_knowledge_is_one_sentence_and_no_file(folder, words, said):
@@ -104,6 +110,49 @@ def test_bad_knowledge_is_one_sentence_and_no_file(folder, words, said):
     assert result.exit_code == 2
     assert said in " ".join(result.stderr.split())
     assert not (folder / "a.npz").exists()
+
+
+def test_names_are_refused_before_the_table_is_prepared(folder, monkeypatch):
+    def never(*_):
+        raise AssertionError("The table was transformed first.")
+
+    monkeypatch.setattr("bigdag.data.prepare._transformed", never)
+    result = run("fit", "t.csv", "--regulators", "tf9", "--out", "a.npz")
+    assert result.exit_code == 2
+    assert "speaks of 'tf9'" in result.stderr
+
+
+def test_a_name_in_a_group_is_not_passed_over(folder):
+    table = pd.read_csv("t.csv").assign(tf3=lambda t: t["g1"])  # g1 stands for it
+    table.to_csv("copies.csv", index=False)
+    words = ["--regulators", "tf3,tf1", "--duplicates", "group", "--ignore-unmatched", "--json"]
+    report = json.loads(run("fit", "copies.csv", *words, "--out", "a.npz").stdout)
+    assert report["groups"] == {"g1": ["tf3"]}
+    assert report["knowledge_absent"] == []
+
+
+def test_places_in_a_table_without_names(folder):
+    np.save("plain.npy", pd.read_csv("t.csv").to_numpy())
+    (folder / "places.toml").write_text("regulators = [0, 1]\nrequired_edges = [[0, 2]]")
+    for words in ([], ["--target", "x2"]):
+        words = ["--knowledge", "places.toml", *words, "--force", "--quiet", "--out", "a.npz"]
+        assert run("fit", "plain.npy", *words).exit_code == 0
+        assert "x0" in DAG.load("a.npz").parents("x2")
+        assert set(DAG.load("a.npz").edges()["source"]) <= {"x0", "x1"}
+    assert "10 of 30" in run("knowledge", "check", "places.toml", "--table", "plain.npy").stdout
+
+
+def test_check_of_a_table_with_an_empty_and_a_constant_column(folder, recwarn):
+    table = pd.read_csv("t.csv").assign(none=np.nan, same=1.0)
+    table.to_csv("odd.csv", index=False)
+    (folder / "odd.toml").write_text('regulators = ["none", "same", "tf1"]')
+    found = json.loads(run("knowledge", "check", "odd.toml", "--table", "odd.csv", "--json").stdout)
+    assert found["constant_causes"] == ["none", "same"]
+    assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]
+    (folder / "odd.toml").write_text('regulators = ["same"]')
+    result = run("knowledge", "check", "odd.toml", "--table", "odd.csv")
+    assert result.exit_code == 1
+    assert "The only regulator of the table, 'same', is constant" in " ".join(result.stderr.split())
 
 
 def test_one_variable_of_a_table(folder):
@@ -120,6 +169,7 @@ def test_one_variable_of_a_table(folder):
     words += ["--regulators", "tf1", "--force", "--quiet"]
     assert run("fit", "t.csv", *words).exit_code == 0
     assert set(DAG.load("a.npz").edges()["source"]) == {"tf1"}
+    assert DAG.load("a.npz").about["knowledge"] == {"regulators": ["tf1"]}
 
 
 def chain(path, n_columns):
@@ -143,6 +193,23 @@ def test_one_variable_whose_surroundings_hold_more_columns_than_the_answer(folde
     assert set(DAG.load("a.npz").names) == {"v0", "v1"}
     assert report["n_variables"] == 2
     assert report["var_sortability"] in (0.0, 1.0)
+
+
+def test_one_variable_is_told_what_is_odd_around_it_only(folder):
+    chain("chain.csv", 8)
+    table = pd.read_csv("chain.csv")
+    rng = np.random.default_rng(2)
+    table["far"] = np.exp(4 * rng.normal(size=300))  # is not looked at
+    table["v1"] = np.exp(4 * table["v1"])
+    table.to_csv("skewed.csv", index=False)
+    words = ["--method", "order-search-bic", "--target", "v2", "--json", "--out", "a.npz"]
+    report = json.loads(run("fit", "skewed.csv", *words).stdout)
+    columns = {name for finding in report["findings"] for name in finding["columns"]}
+    assert "far" not in columns
+    assert {"outliers", "skewed"} & {finding["finding"] for finding in report["findings"]}
+    words = [*words, "--transform", "rank", "--force"]
+    report = json.loads(run("fit", "skewed.csv", *words).stdout)
+    assert not {"outliers", "skewed"} & {finding["finding"] for finding in report["findings"]}
 
 
 def test_one_variable_of_a_table_with_holes(folder):

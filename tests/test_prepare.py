@@ -19,7 +19,8 @@ import bigdag
 from bigdag import AutoDAG, OrderSearch, simulate
 from bigdag.data import missing
 from bigdag.data.copies import near_copies
-from bigdag.data.raw import chosen_names, raw_table
+from bigdag.data.prepare import Wishes, follow
+from bigdag.data.raw import Raw, chosen_names, raw_table
 from bigdag.data.scales import best_scale, column_facts
 from bigdag.data.transforms import effects
 from bigdag.errors import DataError, DataWarning, ParameterError
@@ -571,3 +572,23 @@ def test_a_quantity_as_batch_is_sent_to_adjust():
 def test_a_code_for_missing_values_that_is_no_number_is_refused():
     with pytest.raises(ParameterError, match="missing_code must be a number"):
         bigdag.prepare(np.ones((5, 2)), missing_code="none")
+
+
+class Counted(str):
+    """Text that counts how often it is looked up."""
+
+    __slots__ = ()
+    looked_up = 0
+
+    def __hash__(self):
+        Counted.looked_up += 1
+        return super().__hash__()
+
+
+def test_each_name_is_looked_up_a_few_times_only():
+    d = 500
+    names = tuple(Counted(f"gene{j}") for j in range(d))
+    X = np.asfortranarray(np.random.default_rng(0).normal(size=(20, d)))
+    Counted.looked_up = 0
+    follow(Raw(X, names, True, {}), Wishes(drop=["gene7"], adjust=["gene9"], transform="rank"))
+    assert Counted.looked_up < 40 * d  # d for each name would be hours with 100,000

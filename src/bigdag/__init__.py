@@ -26,7 +26,7 @@ _HOME = {
     "Dataset": "bigdag.data.dataset",
     "GD": "bigdag.learners.gd",
     "GOLEM": "bigdag.learners.golem",
-    "Knowledge": "bigdag.knowledge",
+    "Knowledge": "bigdag.knowledge.known",
     "LinearModel": "bigdag.model.linear",
     "NOTEARS": "bigdag.learners.notears",
     "OptiMAS": "bigdag.learners.optimas",
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from bigdag.data.dataset import Dataset
     from bigdag.data.prepare import prepare
     from bigdag.graph.dag import DAG
-    from bigdag.knowledge import Knowledge
+    from bigdag.knowledge.known import Knowledge
     from bigdag.learners.auto import AutoDAG
     from bigdag.learners.bootstrap import BootstrapDAG
     from bigdag.learners.dagma import DAGMA

@@ -431,6 +431,10 @@ def _open_arcs(count: int | None) -> str:
     return f", {count:,} of them undirected (–): data cannot tell which way" if count else ""
 
 
+def _take_part(count: int) -> str:
+    return "1 variable takes" if count == 1 else f"{count:,} variables take"
+
+
 @_of_printable_parts
 def show_knowledge(report: Mapping[str, Any]) -> None:
     """Print what `bigdag knowledge check` found."""
@@ -463,7 +467,7 @@ def show_knowledge(report: Mapping[str, Any]) -> None:
         rows.append(("tiers", f"{sizes} variables; {report['n_without_tier']:,} without one"))
     rows += [
         ("arcs", f"{report['n_required']:,} required, {report['n_forbidden']:,} forbidden"),
-        ("search", f"{report['n_in_search']:,} variables take part in a search over orders"),
+        ("search", f"{_take_part(report['n_in_search'])} part in a search over orders"),
     ]
     if report["absent"]:
         rows.append(("passed over", f"{few_names(report['absent'])}: not in the table"))

@@ -78,9 +78,13 @@ from bigdag.errors import BigdagError, ParameterError
 from bigdag.interrupts import interruptible
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bigdag.data.checks import Finding
     from bigdag.data.dataset import Dataset
-    from bigdag.data.prepare import Prepared
+    from bigdag.data.prepare import Accept, Prepared
     from bigdag.graph.dag import DAG
+    from bigdag.knowledge.known import Knowledge
     from bigdag.learners.around import Surroundings
     from bigdag.learners.recipe import Outcome, Recipe
 
@@ -214,22 +218,24 @@ def fit(
         transform=transform or usual, missing=missing or usual, drop=drop, keep=keep, adjust=adjust,
         batch=batch, duplicates=duplicates, missing_code=missing_code,
     )  # fmt: skip
-    agreement = None
+    agreement, known = None, given.get("knowledge")
     with display.FitProgress(shown=not quiet) as progress:
         progress.phase("reading")
         limit = given.get("memory_limit")
         prepared = prepared_table(
             table, wishes, header, row_labels, limit, covariance, n_samples,
-            layer=layer, n_jobs=given.get("n_jobs"),
+            layer=layer, n_jobs=given.get("n_jobs"), accept=_accept(known, target),
+            look=target is None,
         )  # fmt: skip
         raw = prepared.data
-        known = given.get("knowledge")
-        absent = [] if known is None else known.absent(raw.names)
+        joined = [name for same in prepared.groups.values() for name in same]
+        absent = [] if known is None else known.absent([*raw.names, *joined], named=raw.named)
         data = standardised(raw, limit) if standardise else raw
         around = None
         if target is not None:
             recipe, data, around = _around(recipe, data, target, 2 if radius is None else radius)
             raw = data
+            prepared = replace(prepared, findings=_odd_in(data))
         prepared = replace(prepared, data=data)
         if not check_units:
             del raw  # the table is held once
@@ -242,7 +248,7 @@ def fit(
             dag, uncut = _cut(recipe, found, data)
             if around is not None:
                 dag = dag.neighbourhood(around.target, around.radius)
-                dag = dag.annotated(about={"around": around.sentence()})
+                dag = dag.annotated(about={"around": around.sentence()} | _all_known(known))
             _refuse_nothing(found, dag, out)
             dag = dag.annotated(about=_about(recipe, found, prepared, standardise))
             out = output.write(graph_writer(out, dag._graph(), safe_csv))
@@ -257,7 +263,7 @@ def fit(
         "method": chosen.word,
         "parameters": {name: v for name, v in (given | bic).items() if name != "knowledge"}
         | ({"warm_start_dag": warm_start} if warm_start else {}),
-        "knowledge": found.dag.about.get("knowledge"),
+        "knowledge": dag.about.get("knowledge"),
         "knowledge_absent": absent,
         "around": None if around is None else around.sentence(),
         "n_samples": data.n_samples, "n_variables": dag.n_nodes, "standardised": standardise,
@@ -299,11 +305,25 @@ def _title(table: Path) -> str:
     return Path(table.name.removesuffix(".gz")).stem
 
 
+def _accept(known: Knowledge | None, target: str | None) -> Accept:
+    """Return what refuses columns that do not fit what is known or asked for."""
+
+    def accept(names: Sequence[str], named: bool, left_out: Sequence[str]) -> None:
+        from bigdag.learners.around import place_of
+
+        if known is not None:
+            known.check_columns(names, named, left_out)
+        if target is not None:
+            place_of(target, names, named, left_out=left_out)
+
+    return accept
+
+
 def _around(
     recipe: Recipe, data: Dataset, target: str, radius: int
 ) -> tuple[Recipe, Dataset, Surroundings]:
     """Return a recipe and the columns for what is around one variable."""
-    from bigdag.knowledge import as_knowledge, limits_of
+    from bigdag.knowledge.known import as_knowledge, limits_of
     from bigdag.learners.around import surroundings
 
     known, given = recipe.parameters.get("knowledge"), dict(recipe.parameters)
@@ -316,6 +336,21 @@ def _around(
     if recipe.searches_by_bic() and "gamma" not in given:
         bic["gamma"] = around.gamma  # an arc costs as much as in the whole table
     return replace(recipe, parameters=given, bic=bic), part, around
+
+
+def _odd_in(data: Dataset) -> tuple[Finding, ...]:
+    """Return what is odd in the columns around one variable, once they are prepared."""
+    from bigdag.data.checks import findings
+    from bigdag.data.raw import raw_table
+
+    if data.X is None or data.n_features < 2:  # one column alone is found odd for that
+        return ()
+    return tuple(findings(raw_table(data)))
+
+
+def _all_known(known: Knowledge | None) -> dict[str, Any]:
+    """Return all that is known, for the file of a DAG that is learnt from a part of the table."""
+    return {} if known is None else {"knowledge": known.to_dict()}
 
 
 def _announce(recipe: Recipe, data: Dataset) -> None:
@@ -472,6 +507,9 @@ def _settings(settings: list[str]) -> dict[str, Any]:
             raise ParameterError(f"--set needs NAME=VALUE. Got {setting!r} instead.")
         if name == "callback":
             raise ParameterError("--set callback needs Python; the command has its own.")
+        if name == "knowledge":
+            raise ParameterError("--set knowledge means nothing; write it into a file, and give it "
+                                 "by --knowledge.")  # fmt: skip
         try:
             parameters[name] = json.loads(text)
         except json.JSONDecodeError:

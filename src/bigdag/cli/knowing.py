@@ -14,7 +14,7 @@ from bigdag.cli.reports import print_json
 from bigdag.errors import ParameterError
 
 if TYPE_CHECKING:
-    from bigdag.knowledge import Knowledge
+    from bigdag.knowledge.known import Knowledge
 
 __all__ = [
     "Forbid",
@@ -120,9 +120,10 @@ def knowledge_of(
         if ignore_unmatched:
             raise ParameterError("--ignore-unmatched goes with --knowledge, --regulators and such.")
         return None
-    from bigdag.knowledge import Knowledge, read_knowledge, read_part
+    from bigdag.knowledge.files import read_knowledge, read_part
+    from bigdag.knowledge.known import Knowledge
 
-    known: dict[str, Any] = {} if file is None else read_knowledge(file).to_dict()
+    known: dict[str, Any] = {} if file is None else read_knowledge(file).given()
     for name, value in given.items():
         if name in known:
             raise ParameterError(f"{file} says {name} already. Give it there or as an option.")
@@ -168,11 +169,12 @@ def check(
     """Say what knowledge means for a table: how many arcs stay possible, what contradicts."""
     postpone("scipy.stats")
     from bigdag.cli import display
-    from bigdag.knowledge import Knowledge, read_knowledge
+    from bigdag.knowledge.files import read_knowledge
+    from bigdag.knowledge.known import Knowledge
 
     known = read_knowledge(file)
     if ignore_unmatched:
-        known = Knowledge(**known.to_dict() | {"unmatched": "ignore"})
+        known = Knowledge(**known.given() | {"unmatched": "ignore"})
     report: dict[str, Any] = {"knowledge": file, "table": table, **known.to_dict()}
     if table is not None:
         report = {"knowledge": file, "table": table}
@@ -194,11 +196,14 @@ def _meaning(
     import numpy as np
 
     from bigdag.data.tables import read_raw
+    from bigdag.knowledge.known import refuse_constant_regulators
 
     raw = read_raw(table, *choices(header, row_labels), memory_limit, layer=layer)
-    limits = known.match(raw.names)
+    limits = known.match(raw.names, named=raw.named)
     d, tiers = limits.d, limits.tier[limits.tier >= 0]
-    varies = np.nanmax(raw.X, axis=0) > np.nanmin(raw.X, axis=0)
+    # Missing values are left out of both; where all are missing, nothing varies.
+    varies = np.fmax.reduce(raw.X, axis=0) > np.fmin.reduce(raw.X, axis=0)
+    refuse_constant_regulators(known, limits, raw.names, ~varies)
     return {
         "n_variables": d,
         "n_pairs": d * (d - 1),
@@ -210,6 +215,6 @@ def _meaning(
         "n_required": int(limits.required.nnz),
         "n_forbidden": int(limits.forbidden.nnz),
         "n_in_search": int(limits.moves.sum()),
-        "absent": known.absent(raw.names),
+        "absent": known.absent(raw.names, named=raw.named),
         "constant_causes": [raw.names[v] for v in limits.causes if not varies[v]],
     }

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bigdag.data.checks import Finding
-    from bigdag.data.prepare import Prepared, Wishes
+    from bigdag.data.prepare import Accept, Prepared, Wishes
 
 __all__ = ["finding_records", "prepared_table", "wishes_of"]
 
@@ -69,8 +69,14 @@ def prepared_table(
     n_samples: int | None,
     layer: str | None = None,
     n_jobs: int | None = None,
+    accept: Accept | None = None,
+    look: bool = True,
 ) -> Prepared:
-    """Read the table that the words name, look at it, and do to it what is asked for."""
+    """Read the table that the words name, look at it, and do to it what is asked for.
+
+    `accept` may refuse its columns before any work on them; `look` says whether what is odd in
+    them is wanted.
+    """
     from bigdag.data import tables
     from bigdag.data.prepare import prepare_dataset
 
@@ -79,8 +85,8 @@ def prepared_table(
         return prepare_dataset(data, wishes, memory_limit)
     # A learner works on a copy beside the table, so that it has to fit twice.
     return tables.read_prepared(
-        table, wishes, *choices(header, row_labels), memory_limit, look=True,
-        layer=layer, copies=2, n_jobs=n_jobs,
+        table, wishes, *choices(header, row_labels), memory_limit, look=look,
+        layer=layer, copies=2, n_jobs=n_jobs, accept=accept,
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -40,6 +40,9 @@ __all__ = ["DUPLICATES", "MISSING", "TRANSFORMS", "Prepared", "Wishes", "prepare
 TRANSFORMS = ("none", "rank", "log1p", "auto")
 MISSING = ("error", "pairwise", "em", "drop", "auto")
 DUPLICATES = ("keep", "group", "error")
+
+# Takes the columns that become variables, whether they have names of their own, and the others.
+Accept = Callable[[Sequence[str], bool, Sequence[str]], None]
 
 _MENDED_BY_A_SCALE = ("skewed", "outliers", "counts", "many zeros", "units")
 _LOOK_MEMORY = 128 * 2**20  # bytes that a look at a table takes at the most
@@ -282,11 +285,17 @@ def _after(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def follow(
-    raw: Raw, wishes: Wishes, memory_limit: float | str | None = None, *, look: bool = False
+    raw: Raw,
+    wishes: Wishes,
+    memory_limit: float | str | None = None,
+    *,
+    look: bool = False,
+    accept: Accept | None = None,
 ) -> Prepared:
     """Prepare the columns of a table as it is wished; their values change.
 
-    `look` says that what is odd in the table, and not mended by it, is wanted, too.
+    `look` says that what is odd in the table, and not mended by it, is wanted, too. `accept` may
+    refuse the columns before any work on them.
     """
     notes: list[str] = []
     n_rows, columns = len(raw.X), raw.all_names
@@ -298,9 +307,12 @@ def follow(
     chosen = _chosen(raw, wishes, effects)
     raw.refuse_text(chosen)
     terms = adjusting_columns(raw, effects, wishes.batch)
-    left_out = [name for name in columns if name not in {*chosen, *effects}]
+    used = {*chosen, *effects}
+    left_out = [name for name in columns if name not in used]
     if left_out:
         notes.append(_left_out(left_out))
+    if accept is not None:
+        accept(chosen, raw.named, [*left_out, *effects])
     raw = raw.only(chosen)._replace(text={})
     if not raw.X.size:
         return Prepared(centred_dataset(raw.X, raw.names, raw.named))  # which refuses it
@@ -401,7 +413,8 @@ def _chosen(raw: Raw, wishes: Wishes, effects: Sequence[str]) -> list[str]:
             f"{few_names(sorted(both))} cannot be in drop and in batch or adjust: a column whose "
             "effect is taken out is left out afterwards."
         )
-    chosen = [name for name in chosen if name not in dropped | set(effects)]
+    dropped |= set(effects)
+    chosen = [name for name in chosen if name not in dropped]
     if not chosen and names:
         raise ParameterError(
             f"None of the {len(names):,} columns ({few_names(names)}) is left to learn from: keep, "

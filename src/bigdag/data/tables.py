@@ -31,7 +31,7 @@ from bigdag.data.dataset import (
     moments_dataset,
 )
 from bigdag.data.labels import labels_rows, row_names, without_row_labels
-from bigdag.data.prepare import Prepared, Wishes, follow, prepare_dataset
+from bigdag.data.prepare import Accept, Prepared, Wishes, follow, prepare_dataset
 from bigdag.data.raw import Raw
 from bigdag.data.text import TextFile, read_text
 from bigdag.errors import DataError, DataWarning, MemoryLimitError, ParameterError
@@ -166,11 +166,13 @@ def read_prepared(
     layer: str | None = None,
     copies: int = 1,
     n_jobs: int | None = None,
+    accept: Accept | None = None,
 ) -> Prepared:
     """Read a file by its suffix and prepare the table as it is wished.
 
     The parameters, errors and warnings are those of `read_table` and `prepare`. `look` says that
-    what is odd in the table is wanted, too; a table that does not fit is not looked at.
+    what is odd in the table is wanted, too; a table that does not fit is not looked at. `accept`
+    may refuse the columns of a table that fits, before any work on them.
     """
     with _reading(path, header, row_labels) as source:
         file = _load(
@@ -179,7 +181,7 @@ def read_prepared(
         )  # fmt: skip
         file = _told(path, file, row_labels)
         if file.rows is None:
-            return follow(_raw(file, row_labels), wishes, memory_limit, look=look)
+            return follow(_raw(file, row_labels), wishes, memory_limit, look=look, accept=accept)
         file.matrix()  # refuses text
         names, named = file.final_names()
         first = names[0] if file.places[:1] == [0] else None

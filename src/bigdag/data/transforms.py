@@ -576,7 +576,8 @@ class Adjust(_Transformer):
 
     @staticmethod
     def _left(raw: Raw, wanted: Sequence[str]) -> list[str]:
-        left = [name for name in raw.all_names if name not in set(wanted)]
+        taken_out = set(wanted)
+        left = [name for name in raw.all_names if name not in taken_out]
         raw.refuse_text(left)
         if not left:
             raise ParameterError(

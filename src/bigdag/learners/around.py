@@ -18,12 +18,14 @@ from bigdag.errors import ParameterError, close_names, few_names
 from bigdag.search.ebic import arc_cost
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import NDArray
 
     from bigdag.data.dataset import Dataset
     from bigdag.engine.limits import Limits
 
-__all__ = ["Surroundings", "surroundings"]
+__all__ = ["Surroundings", "place_of", "surroundings"]
 
 _STRONGEST = 40  # correlated variables of one that come in, at the most
 _WEAKER = 0.7  # of what an arc must explain by itself: beside others it may be more
@@ -116,7 +118,9 @@ def surroundings(
     """
     if isinstance(radius, bool) or not isinstance(radius, int | np.integer) or radius < 1:
         raise ParameterError(f"radius must be an integer >= 1. Got {radius!r} instead.")
-    place, n, d = _place(data, target), data.n_samples, data.n_features
+    groups = data.about.get("groups", {})
+    place = place_of(target, data.names, data.named, groups=groups)
+    n, d = data.n_samples, data.n_features
     cost = arc_cost(n, d, gamma)
     limit = math.sqrt(-_WEAKER * math.expm1(-cost / n))
     correlations = _Correlations(data)
@@ -156,17 +160,51 @@ def surroundings(
     return Surroundings(data.names[place], int(radius), columns, d, left_out, min(own, 100.0))
 
 
-def _place(data: Dataset, target: Any) -> int:
-    if isinstance(target, str) and target in data.names:
-        return data.names.index(target)
+def place_of(
+    target: Any,
+    names: Sequence[str],
+    named: bool = True,
+    *,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    left_out: Sequence[str] = (),
+) -> int:
+    """Return the place of the variable that is asked for, or refuse it.
+
+    Parameters
+    ----------
+    target : str or int
+        Its name, its place, or the name of a column that it stands for.
+    names : sequence of str
+        The variables.
+    named : bool, default=True
+        Whether the table has names of its own.
+    groups : mapping of str to sequence of str, optional
+        Variables that stand for other columns, and these.
+    left_out : sequence of str, default=()
+        Columns of the table that are no variables.
+
+    Examples
+    --------
+    >>> place_of("b2", ["a", "b1"], groups={"b1": ["b2"]})
+    1
+    """
+    standing = {other: name for name, same in (groups or {}).items() for other in same}
+    target = standing.get(target, target)
+    if isinstance(target, str) and target in names:
+        return names.index(target)
     if isinstance(target, int | np.integer):
-        if data.named and str(target) in data.names:  # as what is known takes it
-            return data.names.index(str(target))
-        if 0 <= target < data.n_features:
+        if named and str(target) in names:  # as what is known takes it
+            return names.index(str(target))
+        if 0 <= target < len(names):
             return int(target)
-    near = close_names(str(target), data.names, 3, 0.5)
+    if target in left_out:
+        raise ParameterError(
+            f"target must be a variable. Got {target!r}, which was left out of the variables "
+            "(drop, keep, adjust, batch)."
+        )
+    near = close_names(str(target), names, 3, 0.5)
     hint = f"The nearest are {few_names(near)}." if near else (
-        f"The table has {few_names(data.names)}."
+        f"The table has {few_names(names)}."
     )  # fmt: skip
     raise ParameterError(f"target must be a column of the table. Got {target!r} instead. {hint}")
 

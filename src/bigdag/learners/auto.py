@@ -87,7 +87,7 @@ class AutoDAG(Learner):
     warm_start_dag : DAG or matrix of shape (d, d), optional
         A graph whose order is one more to begin from.
     knowledge : Knowledge, optional
-        What is known beforehand, see :class:`~bigdag.knowledge.Knowledge`; kept exactly.
+        What is known beforehand, see :class:`~bigdag.Knowledge`; kept exactly.
     n_jobs : int, optional
         Threads; all cores by default.
     memory_limit : float or str, optional

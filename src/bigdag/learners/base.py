@@ -23,7 +23,7 @@ from bigdag.errors import ParameterError
 from bigdag.graph.align import weights_on_columns
 from bigdag.graph.dag import DAG
 from bigdag.interrupts import Interrupt, interruptible
-from bigdag.knowledge import as_knowledge
+from bigdag.knowledge.known import as_knowledge
 from bigdag.learners.fitted import FittedModel, as_seen_by_sklearn
 from bigdag.learners.parameters import Checked, Number
 from bigdag.learners.run import Run, State

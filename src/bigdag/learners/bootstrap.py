@@ -29,7 +29,7 @@ from bigdag.engine.gram import Gram
 from bigdag.errors import DataError, ParameterError
 from bigdag.graph.consensus import Answer
 from bigdag.interrupts import Interrupt, interruptible
-from bigdag.knowledge import Knowledge, limits_of
+from bigdag.knowledge.known import Knowledge, limits_of
 from bigdag.learners import checkpoint as files
 from bigdag.learners.base import Learner
 from bigdag.learners.fitted import as_seen_by_sklearn

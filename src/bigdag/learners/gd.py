@@ -80,7 +80,7 @@ class GD(Learner):
         Whose order to begin from, for instance another learner's ``dag_``; by default that of the
         lasso without acyclicity.
     knowledge : Knowledge, optional
-        What is known beforehand, see :class:`~bigdag.knowledge.Knowledge`; kept exactly.
+        What is known beforehand, see :class:`~bigdag.Knowledge`; kept exactly.
     n_jobs : int, optional
         Threads; all cores by default.
     memory_limit : float or str, optional

@@ -99,7 +99,7 @@ class OptiMAS(TorchLearner):
     warm_start_dag : DAG or matrix of shape (d, d), optional
         The weights that acyclicity begins from.
     knowledge : Knowledge, optional
-        What is known beforehand, see :class:`~bigdag.knowledge.Knowledge`; kept exactly.
+        What is known beforehand, see :class:`~bigdag.Knowledge`; kept exactly.
     n_jobs : int, optional
         Threads; all cores by default.
     memory_limit : float or str, optional

@@ -21,7 +21,7 @@ from bigdag.graph import equivalence
 from bigdag.graph.acyclic import topological_order
 from bigdag.graph.dag import DAG
 from bigdag.graph.feedback_arc_set import greedy_order
-from bigdag.knowledge import as_knowledge, limits_of
+from bigdag.knowledge.known import as_knowledge, limits_of
 from bigdag.learners.around import surroundings
 from bigdag.learners.base import Learner
 from bigdag.learners.parameters import Checked, Number, OneOf
@@ -94,7 +94,7 @@ class OrderSearch(Learner):
     warm_start_dag : DAG, matrix or None, default=None
         One more graph whose order is a start.
     knowledge : Knowledge, optional
-        What is known beforehand, see :class:`~bigdag.knowledge.Knowledge`; kept exactly.
+        What is known beforehand, see :class:`~bigdag.Knowledge`; kept exactly.
     n_jobs : int or None, default=None
         Threads; all cores by default.
     memory_limit : float, str or None, default=None
@@ -265,7 +265,9 @@ class OrderSearch(Learner):
         self.__dict__.update(inside.__dict__)
         self.__dict__.update(own)
         self.around_ = around
-        said = {"around": around.sentence()}
+        said: dict[str, Any] = {"around": around.sentence()}
+        if self.knowledge is not None:  # all of it, also what is of other columns
+            said["knowledge"] = as_knowledge(self.knowledge).to_dict()
         self.dag_ = inside.dag_.neighbourhood(around.target, around.radius).annotated(about=said)
         return self
 

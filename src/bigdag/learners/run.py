@@ -24,7 +24,7 @@ from bigdag.engine.gram import Gram
 from bigdag.engine.order import project
 from bigdag.graph.acyclic import topological_order
 from bigdag.interrupts import Interrupt
-from bigdag.knowledge import limits_of
+from bigdag.knowledge.known import limits_of
 from bigdag.notebook import NotebookBar, in_notebook
 
 if TYPE_CHECKING:

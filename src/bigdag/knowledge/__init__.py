@@ -1,0 +1,1 @@
+"""What is known beforehand: as it is said, in files, and matched to the names of a table."""
