@@ -112,3 +112,29 @@ def test_begins_from_the_dag_of_another_learner(make):
     first, begun = model.raw_weights_.toarray(), start.weights.toarray()
     assert np.linalg.norm(first - begun) < 0.2 * np.linalg.norm(begun)
     assert not np.array_equal(first, begun)
+
+
+def test_a_descent_that_steps_too_far_goes_back_and_takes_smaller_steps():
+    """Adam with a rate of 0.01 jumps about where variances are large, far above its best."""
+    truth = simulate.random_dag(40, 4, rng=np.random.default_rng(5))
+    X = simulate.sample(truth, 500, rng=np.random.default_rng(6))
+    model = GOLEM("EV", n_jobs=1, max_iter=1500).fit(X)
+    assert model.history_["objective"].iloc[-1] <= 1.1 * model.history_["objective"][1:].min()
+    careful = GOLEM("EV", n_jobs=1, max_iter=1500, learning_rate=0.001).fit(X)
+    assert model.history_["objective"].iloc[-1] <= 2 * careful.history_["objective"][1:].min()
+
+
+def test_the_place_of_the_least_loss_is_the_answer_after_steps_too_far():
+    x = torch.tensor([1.0])
+    descent = Descent(torch, x, lambda x: (x * x).sum(), "SGD", 0.4)
+    convergence = Convergence(descent, 1e-6, 5, decays=0, goes_back=True)
+    for rate in (1.0, 1.0, 4.0, 4.0, 4.0):  # the last ones lead away, further and further
+        convergence.reached(descent.evaluate())
+        descent.scale_rates(rate)
+        descent.step()
+    convergence.reached(descent.evaluate())
+    lowest = convergence.best
+    assert descent.evaluate() > 2 * lowest
+    assert convergence.go_back()
+    assert descent.evaluate() == lowest
+    assert not convergence.go_back()

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NOTEARS", "PenalisedLearner", "acyclicity"]
 
-_MATRICES = 14  # W, gradient, optimiser's state, the moments, and what an exponential needs
+_MATRICES = 15  # W, the best W, gradient, optimiser's state, the moments, for an exponential
 _LAGRANGIAN_MATRICES = 130  # in float64, measured: what L-BFGS-B holds of two parts, mostly
 _ENOUGH = 1e-8  # of h: less is rounding, and acyclic
 _TIGHTER, _PROGRESS = 10.0, 0.25  # rho grows by the first unless h falls to the second of itself
@@ -122,8 +122,8 @@ class PenalisedLearner(TorchLearner):
         """Descend until the loss stays level, or the run or the phase is over.
 
         The loss gives its total, in the residuals' unit, and equation (1). Whatever happens on the
-        way, the answer of the run is then the last iterate with a finite loss, made acyclic; that
-        iterate is returned.
+        way, the answer of the run is then the last iterate with a finite loss, or the one with the
+        least loss where that is clearly lower, made acyclic; that iterate is returned.
         """
         at: list[Any] = []
 
@@ -135,7 +135,7 @@ class PenalisedLearner(TorchLearner):
         possible = possible_arcs(torch, run, W.dtype, W.device)
         descent = self._descent(torch, W, total, possible)
         convergence = Convergence(
-            descent, self.tol, self.patience, self.decays, floor=self._floor(run)
+            descent, self.tol, self.patience, self.decays, floor=self._floor(run), goes_back=True
         )
         kept, pace = W.detach().clone(), Pace(run)
         try:
@@ -151,6 +151,8 @@ class PenalisedLearner(TorchLearner):
                 if convergence.reached(value):
                     break
         finally:
+            if convergence.go_back():  # the last steps led away from it
+                kept.copy_(W.detach())
             self.raw_weights_ = to_sparse(kept)
             answer_with_acyclic_part(run, self.raw_weights_)
         return kept

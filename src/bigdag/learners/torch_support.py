@@ -35,6 +35,8 @@ __all__ = [
 _WIDE_S, _WIDE_X = 1e4, 1e8
 _LARGE = 1e12  # beyond this, or below its inverse, squares of gradients near the ends of float32
 _DECAY = 10.0  # what a learning rate is divided by when the loss has settled
+_ABOVE = 1e-3  # of the least loss: by more than that another is clearly above it
+_RETURNS = 6  # to the place of the least loss, at the most
 
 
 def load_torch(purpose: str) -> Any:
@@ -338,6 +340,13 @@ class Descent:
         """Evaluate anew at the next step, because the loss has changed."""
         self._at = None
 
+    def go_to(self, where: Any) -> None:
+        """Go on from another place, without what the optimiser knows of the way so far."""
+        with self._torch.no_grad():
+            self.tensor.copy_(where)
+        self.optimizer.state.clear()
+        self.forget()
+
     def scale_rates(self, factor: float) -> None:
         """Multiply the optimiser's learning rates, where it has such, by a factor."""
         for group in self.optimizer.param_groups:
@@ -349,7 +358,9 @@ class Convergence:
     """Tell when a descent has converged, and let it take finer steps before that.
 
     Whenever the loss has settled, the learning rate is divided by ten, as often as it may be; once
-    it has settled after the last time, the descent has converged.
+    it has settled after the last time, the descent has converged. Where steps that are too large
+    have taken the loss clearly above its least value, the descent can go back to that place, with a
+    tenth of the learning rate, and this does not count as one of the times.
 
     Parameters
     ----------
@@ -359,6 +370,8 @@ class Convergence:
         See :class:`~bigdag.learners.convergence.Settled`.
     decays : int
         How often the learning rate is divided by ten.
+    goes_back : bool, default=False
+        Whether the place of the least loss is kept, to go back to.
 
     Examples
     --------
@@ -373,10 +386,14 @@ class Convergence:
     """
 
     def __init__(
-        self, descent: Descent, tol: float, patience: int, decays: int, floor: float = 0.0
-    ) -> None:
+        self, descent: Descent, tol: float, patience: int, decays: int, floor: float = 0.0,
+        goes_back: bool = False,
+    ) -> None:  # fmt: skip
         self._descent, self._decays, self._left = descent, decays, decays
         self._settled = Settled(tol, patience, floor)
+        self._floor, self._returns = floor, 0
+        self._goes_back, self._now = goes_back, math.inf
+        self._lowest: Any = None  # where the loss is least
 
     @property
     def best(self) -> float:
@@ -385,14 +402,31 @@ class Convergence:
 
     def reached(self, loss: float) -> bool:
         """Take the loss after the next step."""
+        if self._goes_back and loss < self.best:
+            where = self._descent.tensor.detach()
+            self._lowest = where.clone() if self._lowest is None else self._lowest.copy_(where)
+        self._now = loss
         if not self._settled.reached(loss):
             return False
-        if not self._left:
+        above = self.go_back()
+        if above and self._returns < _RETURNS:
+            self._returns += 1
+        elif self._left:
+            self._left -= 1
+        else:
             return True
-        self._left -= 1
         self._descent.scale_rates(1 / _DECAY)
         self._settled.begin_window()
         return False
+
+    def go_back(self) -> bool:
+        """Go back to the least loss where the present one is clearly above it; tell whether."""
+        above = self._now - self.best > _ABOVE * max(abs(self.best), self._floor)
+        if self._lowest is None or not above:
+            return False
+        self._descent.go_to(self._lowest)
+        self._now = self.best
+        return True
 
     def undo_decays(self) -> None:
         """Give the descent the learning rates back that it began with."""
