@@ -194,10 +194,16 @@ def fit(
     criterion = (search_criterion or "least_squares") if search else None
     if bootstrap is not None and no_bootstrap:
         raise ParameterError("--bootstrap and --no-bootstrap cannot go together. Give one of them.")
+    by_search = chosen.estimator == "OrderSearch"
     resamples = _resamples(
-        bootstrap, dask, check_units,
-        threshold=min_prob, feature_fraction=feature_fraction, checkpoint=checkpoint,
+        bootstrap, check_units, threshold=min_prob, feature_fraction=feature_fraction,
+        checkpoint=checkpoint,
     )  # fmt: skip
+    if dask is not None and not (by_search or search or bootstrap or chosen.word == "auto"):
+        raise ParameterError(
+            "--dask goes with --bootstrap, or with a search over orders: --method auto, "
+            "order-search or order-search-bic, or --search."
+        )
     if checkpoint is not None:  # what cannot be one is refused before the work begins
         _check_checkpoint(checkpoint)
     automatic = chosen.word == "auto"
@@ -405,17 +411,15 @@ def _about(recipe: Recipe, found: Outcome, prepared: Prepared, standardise: bool
 
 
 def _on_cluster(address: str | None) -> AbstractContextManager[Any]:
-    """Return a context in which joblib works on a Dask cluster, or as usual without one."""
+    """Return a context in which fits work on a Dask cluster, or as usual without one."""
     if address is None:
         return nullcontext()
-    from bigdag.experiments.run.cluster import joblib_on_cluster
+    from bigdag.experiments.run.cluster import fits_on_cluster
 
-    return joblib_on_cluster(address)
+    return fits_on_cluster(address)
 
 
-def _resamples(
-    count: int | None, dask: str | None, check_units: bool, **more: Any
-) -> dict[str, Any] | str | None:
+def _resamples(count: int | None, check_units: bool, **more: Any) -> dict[str, Any] | str | None:
     """Return the parameters of the bootstrap; refuse its options where there is none."""
     given = _present(**more)
     words = {"threshold": "--min-prob", "checkpoint": "--checkpoint"}
@@ -431,9 +435,8 @@ def _resamples(
                 "--check-units fits a second time in other units, and goes without --bootstrap."
             )
         return {"n_resamples": count, **given}
-    for name in [*given, *(["dask"] if dask else [])]:
-        word = words.get(name, "--dask")
-        raise ParameterError(f"{word} goes with --bootstrap, as in --bootstrap 100.")
+    for name in given:
+        raise ParameterError(f"{words[name]} goes with --bootstrap, as in --bootstrap 100.")
     return None
 
 

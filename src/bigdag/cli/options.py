@@ -126,7 +126,9 @@ Checkpoint = Annotated[
 ]
 Dask = Annotated[
     str | None,
-    option(help="Do the resamples on the Dask cluster of this scheduler.", panel=BOOTSTRAP),
+    option(
+        help="Do the large parts of the fit, and the resamples, on this scheduler's Dask cluster."
+    ),
 ]
 MinProb = Annotated[
     float | None,

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from bigdag.compiled import kernel
 from bigdag.engine import lasso, screening
-from bigdag.engine.exceeding import exceeding, unit_residuals
+from bigdag.engine.exceeding import Residuals, exceeding
 from bigdag.engine.objective import losses, on_correlation_scale
 from bigdag.engine.order import rank_of
 from bigdag.search import start_orders
@@ -127,8 +127,6 @@ class LeastSquaresSearch:
     ) -> NDArray[np.int64]:
         """Return pairs (u, v) as `_outside` does, each pair computed in one direction only."""
         gram, run, order = self.run.gram, self.run, arrangement.order
-        Z = gram.Z
-        assert Z is not None
         assert self.mask is not None
         rank = rank_of(order)
         rows = columns[np.argsort(rank[columns])]
@@ -138,7 +136,7 @@ class LeastSquaresSearch:
         limits = np.full(len(rows), _CORRELATED / np.sqrt(gram.n_samples))
         found = exceeding(
             gram, rows, order, limits, rank[rows],
-            lambda a, b: unit_residuals(Z, *coefficients, rows[a:b]), run.out_of_time,
+            Residuals(*coefficients, rows), run.out_of_time,
         )  # fmt: skip
         if found is None:
             return np.empty((0, 2), dtype=np.int64)

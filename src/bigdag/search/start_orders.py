@@ -194,7 +194,7 @@ def _explained(gram: Gram) -> NDArray[np.float64]:
         if gram.C is not None and (gram.Z is None or gram.n_samples > gram.d):
             return r_squared_of_correlations(gram.C, gram.n_samples)
         assert gram.Z is not None
-        return r_squared_of_rows(gram.Z)
+        return r_squared_of_rows(gram.Z, gram)
 
 
 # ------------------------------------------------------------------ least variance left
