@@ -195,9 +195,10 @@ def fit(
     if bootstrap is not None and no_bootstrap:
         raise ParameterError("--bootstrap and --no-bootstrap cannot go together. Give one of them.")
     by_search = chosen.estimator == "OrderSearch"
+    one_fit = by_search and bootstrap is None
     resamples = _resamples(
         bootstrap, check_units, threshold=min_prob, feature_fraction=feature_fraction,
-        checkpoint=checkpoint,
+        checkpoint=None if one_fit else checkpoint,
     )  # fmt: skip
     if dask is not None and not (by_search or search or bootstrap or chosen.word == "auto"):
         raise ParameterError(
@@ -205,7 +206,12 @@ def fit(
             "order-search or order-search-bic, or --search."
         )
     if checkpoint is not None:  # what cannot be one is refused before the work begins
-        _check_checkpoint(checkpoint)
+        _check_checkpoint(checkpoint, one_fit)
+        if check_units:
+            raise ParameterError(
+                "--check-units fits a second time in other units, and goes without --checkpoint."
+            )
+        given |= {"checkpoint": checkpoint} if one_fit else {}
     automatic = chosen.word == "auto"
     if automatic and resamples is None and not no_bootstrap:
         resamples = "auto"
@@ -378,7 +384,7 @@ _CRITERIA = {
     "least_squares": "least squares, equation (1)",
     "equal variances": "least squares, equation (1)",
 }
-_NOT_SAID = ("warm_start_dag", "knowledge")  # the one is a graph, the other stands by itself
+_NOT_SAID = ("warm_start_dag", "knowledge", "checkpoint")  # a graph, what is said apart, a file
 
 
 def _about(recipe: Recipe, found: Outcome, prepared: Prepared, standardise: bool) -> dict[str, Any]:
@@ -436,18 +442,25 @@ def _resamples(count: int | None, check_units: bool, **more: Any) -> dict[str, A
             )
         return {"n_resamples": count, **given}
     for name in given:
-        raise ParameterError(f"{words[name]} goes with --bootstrap, as in --bootstrap 100.")
+        also = ""
+        if name == "checkpoint":
+            also = ", or with one fit by --method order-search or order-search-bic"
+        raise ParameterError(f"{words[name]} goes with --bootstrap, as in --bootstrap 100{also}.")
     return None
 
 
-def _check_checkpoint(path: Path) -> None:
+def _check_checkpoint(path: Path, one_fit: bool) -> None:
     """Refuse a file of another kind, and one that cannot be written."""
     from bigdag.learners.checkpoint import read_resamples
+    from bigdag.learners.journal import read_about
     from bigdag.writing import Output
 
     Output(path, force=True).reserve()
-    if path.exists():
-        read_resamples(path, 0)  # of which table it is, is compared when that is read
+    if path.exists():  # of which table it is, is compared when that is read
+        if one_fit:
+            read_about(path)
+        else:
+            read_resamples(path, 0)
 
 
 def _about_resamples(recipe: Recipe, found: Outcome) -> dict[str, Any] | None:

@@ -122,7 +122,10 @@ FeatureFraction = Annotated[
 ]
 Checkpoint = Annotated[
     Path | None,
-    option(help="Keep the resamples in this file, and go on from it.", panel=BOOTSTRAP),
+    option(
+        help="Keep what is done in this file, and go on from it: resamples, or one fit by "
+        "order-search or order-search-bic."
+    ),
 ]
 Dask = Annotated[
     str | None,

@@ -3,7 +3,7 @@
 A :class:`Task` falls apart into pieces, each of them a function of the rows and of the task alone.
 So whoever does a piece, and how often, the answer is the same. An :class:`Executor` does them:
 threads here (:class:`Threads`), the workers of a cluster (:mod:`bigdag.engine.on_dask`), or a
-journal that remembers what was done before (:mod:`bigdag.engine.journal`). Work that is small or
+journal that remembers what was done before (:mod:`bigdag.learners.journal`). Work that is small or
 that goes on from step to step stays with the caller.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from bigdag.resources import blas_threads
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from bigdag.engine.gram import Gram
 
-__all__ = ["Arrays", "Executor", "Task", "Threads", "current", "executing"]
+__all__ = ["Arrays", "Executor", "Step", "Task", "Threads", "current", "executing"]
 
 Arrays = tuple["NDArray[Any]", ...]
 Piece = tuple[int, int]
@@ -51,6 +51,21 @@ class Task:
         raise AssertionError("a task defines piece")
 
 
+class Step(NamedTuple):
+    """A step of a search, which may have been done before.
+
+    Attributes
+    ----------
+    found : tuple of ndarray, or None
+        What was kept last of the same step, begun from the same.
+    keep : callable
+        Keeps in place of those the arrays that a function returns, or does not call it at all.
+    """
+
+    found: Arrays | None
+    keep: Callable[[Callable[[], Sequence[Any]]], None]
+
+
 class Executor(Protocol):
     """Does the pieces of tasks."""
 
@@ -65,6 +80,9 @@ class Executor(Protocol):
         stop: Callable[[], bool] | None = None,
     ) -> Iterator[tuple[int, Arrays]]:
         """Yield the number and the result of each piece as it is done; fewer at a stop."""
+
+    def step(self, gram: Gram, name: str, *inputs: Any) -> Step:
+        """Return a step of a search that is a function of its inputs."""
 
     def forget(self, gram: Gram) -> None:
         """Let go of what was made of the rows; they are not worked on any more."""
@@ -118,8 +136,15 @@ class Threads:
                     return
                 yield number, result
 
+    def step(self, gram: Gram, name: str, *inputs: Any) -> Step:  # noqa: ARG002
+        """Return a step that was never done before, and is not kept."""
+        return _NOT_KEPT
+
     def forget(self, gram: Gram) -> None:
         """Nothing was made."""
+
+
+_NOT_KEPT = Step(None, lambda made: None)  # noqa: ARG005
 
 
 _current: ContextVar[Executor] = ContextVar("executor", default=Threads())  # noqa: B039

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigdag.compiled import kernel
-from bigdag.engine.executor import Arrays, Task, Threads, current
+from bigdag.engine.executor import Arrays, Step, Task, Threads, current
 from bigdag.errors import MemoryLimitError
 from bigdag.resources import blas_threads, format_bytes, memory_budget, memory_held, n_threads
 
@@ -289,6 +289,10 @@ class Gram:
         for number, result in executor.results(self, task, pieces, stop):
             found[number] = result
         return found
+
+    def step(self, name: str, *inputs: Any) -> Step:
+        """Return a step of a search that is a function of its inputs and of these moments."""
+        return self.executor.step(self, name, *inputs)
 
     def blas(self) -> Any:
         """Return a context in which matrix products use ``n_jobs`` threads."""

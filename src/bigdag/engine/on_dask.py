@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numpy as np
 
 from bigdag.engine.exceeding import exceeding_memory
-from bigdag.engine.executor import Arrays, Piece, Task, Threads, executing
+from bigdag.engine.executor import Arrays, Piece, Step, Task, Threads, executing
 from bigdag.errors import BigdagError, MemoryLimitError, ParameterError, missing_extra
 from bigdag.resources import blas_threads, format_bytes
 
@@ -281,6 +281,10 @@ class OnDask:
         finally:
             sending.close()
             self.seconds += time.monotonic() - began
+
+    def step(self, gram: Gram, name: str, *inputs: Any) -> Step:
+        """Return a step that was never done before; it stays with the caller."""
+        return self._threads.step(gram, name, *inputs)
 
     def forget(self, gram: Gram) -> None:
         """Let the workers drop the rows."""

@@ -17,7 +17,7 @@ from scipy.special import erfc
 
 from bigdag.engine import screening
 from bigdag.engine.exceeding import exceeding_memory
-from bigdag.engine.executor import Task
+from bigdag.engine.executor import Step, Task
 from bigdag.engine.limits import Rules, no_rules
 from bigdag.engine.regression import nothing_known
 from bigdag.search import insertion, start_orders
@@ -304,12 +304,29 @@ class InsertionSearch:
     def _lower(self, thorough: bool) -> tuple[bool, int]:
         """Make insertions until none is left; tell whether time was enough, and how many."""
         done, moved = False, 0
+        step = self.gram.step("descent", thorough, *self._beginning())
+        if step.found is not None:
+            self.state.load(step.found[:-1])
+            done, moved = bool(step.found[-1][0]), int(step.found[-1][1])
         while not done:
             done, more = self._some_looks(thorough)
             moved += more
-            if (more and self._note("insertion")) or self.run.out_of_time():
+            ended = (more and self._note("insertion")) or self.run.out_of_time()
+            self._keep(step, done, moved)
+            if ended:
                 return False, moved
         return True, moved
+
+    def _keep(self, step: Step, done: bool, moved: int) -> None:
+        step.keep(lambda: (*self.state.saved(), [done, moved]))
+
+    def _keep_best(self, step: Step, best: insertion.State) -> None:
+        step.keep(lambda: ([best is not self.state], *best.saved()))
+
+    def _beginning(self) -> tuple[Any, ...]:
+        """Return all that decides what the search does next."""
+        problem = self.problem
+        return problem.arc_cost, problem.indptr, problem.indices, *self.state.saved()
 
     def _some_looks(self, thorough: bool) -> tuple[bool, int]:
         """Look at a quarter of the variables, or until time is up; as `insertion.descend`."""
@@ -334,8 +351,16 @@ class InsertionSearch:
         """Return pairs (u, v): u comes before v, is no candidate of it, and would help it."""
         gram = self.gram
         if self._outside is not None:
+            step = gram.step("look", *self._beginning(), *self._outside.saved())
+            if step.found is not None:
+                self._outside.load(self.state, step.found[1])
+                return step.found[0]
             found = self._outside.look(self.problem, self.state, self.run.out_of_time)
-            return np.empty((0, 2), dtype=np.int64) if found is None else found
+            if found is None:
+                return np.empty((0, 2), dtype=np.int64)
+            again = self._outside.saved()[-1]
+            step.keep(lambda: (found, again))
+            return found
         among = everyone = np.arange(gram.d)
         if self.limits is not None:
             among, everyone = self.limits.causes, np.flatnonzero(self._missing)
@@ -362,8 +387,16 @@ class InsertionSearch:
             draws = [
                 (places[run.rng.integers(d, size=size)], run.rng.random(size)) for _ in range(count)
             ]
-            tried = self._chains(draws)
-            best = _least([self.state, *tried])
+            step = self.gram.step("restarts", draws, *self._beginning())
+            if step.found is None:
+                best = _least([self.state, *self._chains(draws)])
+                if not run.out_of_time():
+                    self._keep_best(step, best)
+            else:
+                best = self.state
+                if step.found[0][0]:
+                    best = self.state.copy()
+                    best.load(step.found[1:])
             if best is not self.state:
                 self.state = best
                 if not self._descend():

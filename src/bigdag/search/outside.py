@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -134,6 +134,14 @@ class Outside:
         best, again = _weighed(gram, problem, state, possible)
         self._seen = _Seen(state.order.copy(), keys, again)
         return best
+
+    def saved(self) -> tuple[NDArray[Any], ...]:
+        """Return what the next look depends on beside the state."""
+        return () if self._seen is None else tuple(self._seen)
+
+    def load(self, state: insertion.State, again: NDArray[np.bool_]) -> None:
+        """Take a look at a state as done, after which ``again`` was the last that is saved."""
+        self._seen = _Seen(state.order.copy(), np.sort(_keys(state)), again)
 
     def _bounds(
         self, problem: insertion.Problem, state: insertion.State
