@@ -223,8 +223,11 @@ def _array_matrix(
     n, d = array.shape
     X = _own_matrix(n, d, memory_limit)
     if array.dtype.kind in "biuf":
-        with np.errstate(over="ignore"):  # an overflow gives inf, which is refused with its place
-            X[...] = array
+        give_back, step = _mapped_pages(array), block_rows(d)
+        for start in range(0, n, step):
+            with np.errstate(over="ignore"):  # an overflow gives inf, refused with its place
+                X[start : start + step] = array[start : start + step]
+            give_back()
         return X, None
     array = array.astype(object)
     _fill(X, range(d), lambda j: _numbers(array[:, j]), lambda j: array[:, j], default_names(d))

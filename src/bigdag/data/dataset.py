@@ -80,6 +80,8 @@ class Dataset:
     incomplete : Incomplete or None
         The rows with their missing values, where the covariance matrix was taken around them. A
         bootstrap draws from them.
+    temporary : bool
+        Whether nobody else reads the values, so that a learner may overwrite them.
 
     Examples
     --------
@@ -100,6 +102,7 @@ class Dataset:
     covariance: FloatArray | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
     incomplete: Incomplete | None = None
+    temporary: bool = False
 
     def __repr__(self) -> str:
         return (

@@ -44,7 +44,7 @@ class Gram:
     Parameters
     ----------
     dataset : Dataset
-        Centred data, or a covariance matrix.
+        Centred data, or a covariance matrix. The values of one that is temporary are overwritten.
     memory_limit : float or str, optional
         Bytes that the whole process may hold; by default what it holds and four fifths of the
         free memory.
@@ -95,7 +95,8 @@ class Gram:
         elif hold is None:
             fits = moments_memory(n, d, True) + workspace(True) <= self.budget
             hold = fits and 8 * d * d <= _HELD_SHARE * self.budget
-        _check_memory(n, d, hold, workspace(hold), held, limit)
+        there = 8 * n * d if dataset.temporary else 0  # the rows take the place of the values
+        _check_memory(n, d, hold, workspace(hold), held - there, limit)
         self.Z: NDArray[np.float64] | None = None
         self.C: NDArray[np.float64] | None = None
         self._closed = False
@@ -103,10 +104,15 @@ class Gram:
         if not hold:
             self.executor.admit(self)
         if dataset.X is not None:
+            if dataset.temporary and dataset.X.flags.owndata:
+                dataset.X.flags.writeable = True
             X = dataset.X.T
             self.sd = np.sqrt(np.einsum("ij,ij->i", X, X) / self.n_samples)
             scale = self._inverse_sd / np.sqrt(self.n_samples)
-            self.Z = np.multiply(X, scale[:, None], order="C")
+            if X.flags.writeable:  # in place of the values
+                self.Z = np.multiply(X, scale[:, None], out=X)
+            else:
+                self.Z = np.multiply(X, scale[:, None], order="C")
             if hold:
                 self.C = self._all_correlations()
         else:

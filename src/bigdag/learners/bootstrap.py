@@ -16,7 +16,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import joblib
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 
+from bigdag.data.dataset import as_dataset
 from bigdag.engine.executor import current, executing
 from bigdag.errors import ParameterError
 from bigdag.graph import equivalence
@@ -286,6 +287,15 @@ class OrderSearch(Learner):
             said["knowledge"] = as_knowledge(self.knowledge).to_dict()
         self.dag_ = inside.dag_.neighbourhood(around.target, around.radius).annotated(about=said)
         return self
+
+    def _dataset(self, X: Any) -> Dataset:
+        copies = 1 if self._reads_rows_once() else 2
+        return as_dataset(X, memory_limit=self.memory_limit, copies=copies, n_jobs=self.n_jobs)
+
+    def _reads_rows_once(self) -> bool:
+        starts = self.start if isinstance(self.start, list | tuple) else [self.start]
+        again = any(isinstance(one, str) and one == "proximas" for one in starts)
+        return not again and not isinstance(self.penalty, str)
 
     def _own_lambda1(self) -> float:
         return 0.1 if isinstance(self.lambda1, str) else float(self.lambda1)

@@ -11,7 +11,7 @@ import json
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -122,6 +122,9 @@ class Run:
             hold=learner._hold(data.n_features, data.X is None),
             workspace=partial(learner._least_workspace, data.n_samples, data.n_features),
         )
+        if data.temporary:  # its values are the rows of the Gram now
+            self.data = replace(data, X=None)
+            self.data.__dict__["constant"] = self.gram.sd == 0
         self._best: sp.csc_array | Callable[[], sp.csc_array]
         self._best = sp.csc_array((self.gram.d, self.gram.d))
         self.best_order = np.arange(self.gram.d)
