@@ -3,6 +3,7 @@
     python benchmarks/scale.py screening least-squares bic --d 20000
     python benchmarks/scale.py least-squares bic --d 100000 --no-double
     python benchmarks/scale.py er2 er4 sf4 cliff plan [--repeat 2]
+    python benchmarks/scale.py dask kill --d 20000
 
 Each word is one line of docs/scale.md; all have 1000 samples. Times are given over that of products
 in the same run, because the machine may be shared: one product of all correlations in float64, and
@@ -201,7 +202,68 @@ def announced(sizes: tuple[int, ...]) -> None:
                    "peak_gb": row["peak_gb"]})  # fmt: skip
 
 
-PARTS = ("screening", "least-squares", "bic", "er2", "er4", "sf4", "cliff", "plan")
+def on_cluster(d: int) -> None:
+    """Fit in threads and on two workers of one thread each, in turns, and compare."""
+    from distributed import Client, LocalCluster
+
+    import bigdag
+
+    for criterion in ("bic", "least_squares"):
+        _, X = world(d, 1)
+        X = simulate.standardise(X) if criterion == "bic" else X
+        compile_first(criterion)
+        with (
+            LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+            Client(cluster, set_as_default=False) as client,
+        ):
+            with bigdag.on_dask(client):  # compiles on the workers
+                OrderSearch(criterion=criterion).fit(X[:60, : min(d, 8000)])
+            began = time.perf_counter()
+            here = OrderSearch(criterion=criterion).fit(X)
+            middle = time.perf_counter()
+            with bigdag.on_dask(client) as executor:
+                there = OrderSearch(criterion=criterion).fit(X)
+            seconds = time.perf_counter() - middle
+        same = bool((here.weights_ != there.weights_).nnz == 0)
+        shown({"part": "dask", "criterion": criterion, "d": d, "threads": middle - began,
+               "dask": seconds, "ratio": seconds / (middle - began), "same": same,
+               "share_distributed": executor.seconds / seconds,
+               "pieces": executor.n_pieces})  # fmt: skip
+
+
+def killed(d: int) -> None:
+    """Fit with and without a checkpoint; then kill a fit half-way, and let it go on."""
+    import tempfile
+    from pathlib import Path
+
+    fork = multiprocessing.get_context("fork")
+    for criterion in ("bic", "least_squares"):
+        _, X = world(d, 1)
+        X = simulate.standardise(X) if criterion == "bic" else X
+        compile_first(criterion)
+        with tempfile.TemporaryDirectory() as folder:
+            began = time.perf_counter()
+            plain = OrderSearch(criterion=criterion).fit(X)
+            seconds = [time.perf_counter() - began]
+            for name in ("whole", "cut"):
+                learner = OrderSearch(criterion=criterion, checkpoint=f"{folder}/{name}")
+                if name == "cut":
+                    child = fork.Process(target=learner.fit, args=(X,))
+                    child.start()
+                    time.sleep(0.5 * seconds[0])
+                    child.kill()
+                    child.join()
+                began = time.perf_counter()
+                learner.fit(X)
+                seconds.append(time.perf_counter() - began)
+            size = Path(f"{folder}/whole").stat().st_size
+        same = bool((plain.weights_ != learner.weights_).nnz == 0)
+        shown({"part": "kill", "criterion": criterion, "d": d, "plain": seconds[0],
+               "with_checkpoint": seconds[1] / seconds[0], "after_a_kill": seconds[2] / seconds[0],
+               "file_mb": size / 2**20, "same": same})  # fmt: skip
+
+
+PARTS = ("screening", "least-squares", "bic", "er2", "er4", "sf4", "cliff", "plan", "dask", "kill")
 
 
 def main() -> None:
@@ -225,6 +287,8 @@ def main() -> None:
             lambda: announced((500, 1000, 2000, 3000, 5000, 7000, 10_000, 14_000, 20_000, 28_000))
         ],
     }
+    lines["dask"] = [lambda: on_cluster(given.d)]
+    lines["kill"] = [lambda: killed(given.d)]
     for part in given.parts:
         for _ in range(given.repeat):
             for line in lines[part]:

@@ -98,7 +98,7 @@ def test_compare_cuts_by_probability(folder):
     [
         (["--checkpoint", "c.npz"], "--checkpoint goes with --bootstrap"),
         (["--bootstrap", "5", "--checkpoint", "none/c.npz"], "the folder none does not exist"),
-        (["--dask", "tcp://127.0.0.1:1"], "--dask goes with --bootstrap"),
+        (["--method", "gd", "--dask", "tcp://127.0.0.1:1"], "--dask goes with --bootstrap, or"),
         (["--min-prob", "0.5"], "--min-prob goes with --bootstrap"),
         (["--bootstrap", "0"], "--bootstrap must be"),
         (["--bootstrap", "5", "--min-prob", "2"], "--min-prob must be from 0 to 1. Got 2."),

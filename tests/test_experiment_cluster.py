@@ -16,6 +16,7 @@ import psutil
 import pytest
 from distributed import Client, LocalCluster
 
+from bigdag.engine import on_dask
 from bigdag.errors import BigdagError, MissingExtraError, ParameterError
 from bigdag.experiments.run import cluster as cluster_module
 from bigdag.experiments.run.cluster import run_on_cluster
@@ -161,7 +162,7 @@ def test_when_the_client_ends_its_runs_end_too(path, tmp_path, cluster, number, 
 
 
 def test_an_address_with_nobody_there_is_a_sentence(path, monkeypatch):
-    monkeypatch.setattr(cluster_module, "_CONNECT", 1.0)
+    monkeypatch.setattr(on_dask, "_CONNECT", 1.0)
     with pytest.raises(BigdagError, match="No Dask scheduler answers at tcp://127"):
         run(path, [make_job(0)], "tcp://127.0.0.1:1")
     with Store(path, read_only=True) as store:
@@ -170,14 +171,14 @@ def test_an_address_with_nobody_there_is_a_sentence(path, monkeypatch):
 
 @pytest.mark.parametrize("address", ["nonsense://x", "tcp://", ""])
 def test_what_is_no_address_is_a_sentence(path, monkeypatch, address):
-    monkeypatch.setattr(cluster_module, "_CONNECT", 1.0)
+    monkeypatch.setattr(on_dask, "_CONNECT", 1.0)
     with pytest.raises((ParameterError, BigdagError), match="scheduler"):
         run(path, [make_job(0)], address)
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense://x"])
 def test_no_client_is_left_to_close_itself_at_a_bad_moment(path, monkeypatch, address):
-    monkeypatch.setattr(cluster_module, "_CONNECT", 1.0)
+    monkeypatch.setattr(on_dask, "_CONNECT", 1.0)
     gc.collect()
     gc.disable()  # else it may happen to be collected
     try:

@@ -732,3 +732,17 @@ def test_evidence_is_what_the_bic_loses_without_an_arc():
         less[i, j] = 0
         assert value == pytest.approx(bic(X, less) - whole, abs=1e-6)
         assert value > 0
+
+
+@pytest.mark.parametrize("way", [{}, {"criterion": "bic"}, {"criterion": "bic", "penalty": "auto"}])
+def test_a_table_that_is_held_once_gives_the_same_and_is_not_changed(way):
+    X = simulate.sample(simulate.random_dag(60, 1, rng=0), 200, rng=1)
+    before = X.copy()
+    once, twice = OrderSearch(**way).fit(X), OrderSearch(**way).fit(as_dataset(X))
+    np.testing.assert_array_equal(X, before)
+    np.testing.assert_array_equal(once.weights_.toarray(), twice.weights_.toarray())
+    np.testing.assert_array_equal(once.means_, twice.means_)
+    data = as_dataset(X)
+    held = data.X.copy()
+    OrderSearch(**way).fit(data)
+    np.testing.assert_array_equal(data.X, held)  # a Dataset is somebody else's

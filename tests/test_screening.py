@@ -104,7 +104,7 @@ def test_residuals_against_a_first_part_of_the_columns(double, monkeypatch):
     left = Z[rows] - 0.3 * Z[(rows + 1) % 1100]
     left /= np.maximum(1.0, np.linalg.norm(left, axis=1))[:, None]
     limits = rng.uniform(0.2, 0.6, size=900)
-    found = tiles.exceeding(gram, rows, order, limits, places, lambda a, b: left[a:b])
+    found = tiles.exceeding(gram, rows, order, limits, places, lambda Z, a, b: left[a:b])
     assert found is not None
     products = left @ Z[order].T
     inside = (np.abs(products) > limits[:, None]) & (np.arange(1100) < places[:, None])

@@ -34,6 +34,7 @@ _HOME = {
     "ProxiMAS": "bigdag.learners.proximas",
     "SortRegress": "bigdag.learners.sort_regress",
     "check": "bigdag.data.checks",
+    "on_dask": "bigdag.engine.on_dask",
     "prepare": "bigdag.data.prepare",
 }
 _MODULES = ("errors", "metrics", "simulate", "transforms")
@@ -57,6 +58,7 @@ __all__ = [
     "check",
     "errors",
     "metrics",
+    "on_dask",
     "prepare",
     "simulate",
     "transforms",
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from bigdag.data.checks import check
     from bigdag.data.dataset import Dataset
     from bigdag.data.prepare import prepare
+    from bigdag.engine.on_dask import on_dask
     from bigdag.graph.dag import DAG
     from bigdag.knowledge.known import Knowledge
     from bigdag.learners.auto import AutoDAG

@@ -194,12 +194,24 @@ def fit(
     criterion = (search_criterion or "least_squares") if search else None
     if bootstrap is not None and no_bootstrap:
         raise ParameterError("--bootstrap and --no-bootstrap cannot go together. Give one of them.")
+    by_search = chosen.estimator == "OrderSearch"
+    one_fit = by_search and bootstrap is None
     resamples = _resamples(
-        bootstrap, dask, check_units,
-        threshold=min_prob, feature_fraction=feature_fraction, checkpoint=checkpoint,
+        bootstrap, check_units, threshold=min_prob, feature_fraction=feature_fraction,
+        checkpoint=None if one_fit else checkpoint,
     )  # fmt: skip
+    if dask is not None and not (by_search or search or bootstrap or chosen.word == "auto"):
+        raise ParameterError(
+            "--dask goes with --bootstrap, or with a search over orders: --method auto, "
+            "order-search or order-search-bic, or --search."
+        )
     if checkpoint is not None:  # what cannot be one is refused before the work begins
-        _check_checkpoint(checkpoint)
+        _check_checkpoint(checkpoint, one_fit)
+        if check_units:
+            raise ParameterError(
+                "--check-units fits a second time in other units, and goes without --checkpoint."
+            )
+        given |= {"checkpoint": checkpoint} if one_fit else {}
     automatic = chosen.word == "auto"
     if automatic and resamples is None and not no_bootstrap:
         resamples = "auto"
@@ -372,7 +384,7 @@ _CRITERIA = {
     "least_squares": "least squares, equation (1)",
     "equal variances": "least squares, equation (1)",
 }
-_NOT_SAID = ("warm_start_dag", "knowledge")  # the one is a graph, the other stands by itself
+_NOT_SAID = ("warm_start_dag", "knowledge", "checkpoint")  # a graph, what is said apart, a file
 
 
 def _about(recipe: Recipe, found: Outcome, prepared: Prepared, standardise: bool) -> dict[str, Any]:
@@ -405,17 +417,15 @@ def _about(recipe: Recipe, found: Outcome, prepared: Prepared, standardise: bool
 
 
 def _on_cluster(address: str | None) -> AbstractContextManager[Any]:
-    """Return a context in which joblib works on a Dask cluster, or as usual without one."""
+    """Return a context in which fits work on a Dask cluster, or as usual without one."""
     if address is None:
         return nullcontext()
-    from bigdag.experiments.run.cluster import joblib_on_cluster
+    from bigdag.experiments.run.cluster import fits_on_cluster
 
-    return joblib_on_cluster(address)
+    return fits_on_cluster(address)
 
 
-def _resamples(
-    count: int | None, dask: str | None, check_units: bool, **more: Any
-) -> dict[str, Any] | str | None:
+def _resamples(count: int | None, check_units: bool, **more: Any) -> dict[str, Any] | str | None:
     """Return the parameters of the bootstrap; refuse its options where there is none."""
     given = _present(**more)
     words = {"threshold": "--min-prob", "checkpoint": "--checkpoint"}
@@ -431,20 +441,26 @@ def _resamples(
                 "--check-units fits a second time in other units, and goes without --bootstrap."
             )
         return {"n_resamples": count, **given}
-    for name in [*given, *(["dask"] if dask else [])]:
-        word = words.get(name, "--dask")
-        raise ParameterError(f"{word} goes with --bootstrap, as in --bootstrap 100.")
+    for name in given:
+        also = ""
+        if name == "checkpoint":
+            also = ", or with one fit by --method order-search or order-search-bic"
+        raise ParameterError(f"{words[name]} goes with --bootstrap, as in --bootstrap 100{also}.")
     return None
 
 
-def _check_checkpoint(path: Path) -> None:
+def _check_checkpoint(path: Path, one_fit: bool) -> None:
     """Refuse a file of another kind, and one that cannot be written."""
     from bigdag.learners.checkpoint import read_resamples
+    from bigdag.learners.journal import read_about
     from bigdag.writing import Output
 
     Output(path, force=True).reserve()
-    if path.exists():
-        read_resamples(path, 0)  # of which table it is, is compared when that is read
+    if path.exists():  # of which table it is, is compared when that is read
+        if one_fit:
+            read_about(path)
+        else:
+            read_resamples(path, 0)
 
 
 def _about_resamples(recipe: Recipe, found: Outcome) -> dict[str, Any] | None:

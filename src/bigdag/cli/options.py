@@ -122,11 +122,16 @@ FeatureFraction = Annotated[
 ]
 Checkpoint = Annotated[
     Path | None,
-    option(help="Keep the resamples in this file, and go on from it.", panel=BOOTSTRAP),
+    option(
+        help="Keep what is done in this file, and go on from it: resamples, or one fit by "
+        "order-search or order-search-bic."
+    ),
 ]
 Dask = Annotated[
     str | None,
-    option(help="Do the resamples on the Dask cluster of this scheduler.", panel=BOOTSTRAP),
+    option(
+        help="Do the large parts of the fit, and the resamples, on this scheduler's Dask cluster."
+    ),
 ]
 MinProb = Annotated[
     float | None,

@@ -168,6 +168,8 @@ def matrix_of(
         )
     if isinstance(table, pd.DataFrame):
         return _pandas_matrix(table, memory_limit)
+    if _is_dask_array(table):
+        return _dask_matrix(table, memory_limit), None
     if hasattr(table, "__arrow_c_stream__") and not isinstance(table, pd.Series):
         try:
             arrow = table if isinstance(table, pa.Table) else pa.table(table)
@@ -221,12 +223,43 @@ def _array_matrix(
     n, d = array.shape
     X = _own_matrix(n, d, memory_limit)
     if array.dtype.kind in "biuf":
-        with np.errstate(over="ignore"):  # an overflow gives inf, which is refused with its place
-            X[...] = array
+        give_back, step = _mapped_pages(array), block_rows(d)
+        for start in range(0, n, step):
+            with np.errstate(over="ignore"):  # an overflow gives inf, refused with its place
+                X[start : start + step] = array[start : start + step]
+            give_back()
         return X, None
     array = array.astype(object)
     _fill(X, range(d), lambda j: _numbers(array[:, j]), lambda j: array[:, j], default_names(d))
     return X, None
+
+
+def _is_dask_array(table: Any) -> bool:
+    """Tell whether a table is a two-dimensional array of numbers that Dask computes by blocks."""
+    parts = ("__dask_graph__", "chunks", "blocks", "compute_chunk_sizes")
+    is_one = all(hasattr(type(table), name) for name in parts)
+    return is_one and table.ndim == 2 and table.dtype.kind in "biuf"
+
+
+def _known_shape(table: Any) -> tuple[int, int]:
+    """Return the shape of a Dask array, or say that it is not known."""
+    if any(size != size for size in table.shape):  # NaN
+        raise DataError(
+            f"The Dask array has the shape {table.shape}: how large its blocks are is not known. "
+            "Call its method compute_chunk_sizes() first."
+        )
+    n, d = table.shape
+    return int(n), int(d)
+
+
+def _dask_matrix(table: Any, memory_limit: float | str | None) -> FloatArray:
+    """Return a Dask array as a matrix, gathered one block at a time."""
+    X = _own_matrix(*_known_shape(table), memory_limit)
+    rows, columns = (np.concatenate([[0], np.cumsum(sizes)]) for sizes in table.chunks)
+    for i, j in np.ndindex(*table.numblocks):
+        with np.errstate(over="ignore"):  # an overflow gives inf, which is refused with its place
+            X[rows[i] : rows[i + 1], columns[j] : columns[j + 1]] = table.blocks[i, j].compute()
+    return X
 
 
 def _sparse_matrix(table: Any, memory_limit: float | str | None) -> FloatArray:
@@ -264,7 +297,7 @@ def _check_sparse(table: Any) -> None:
 
 
 def rows_of(table: Any) -> Rows | None:
-    """Return the rows of an array or a sparse matrix of numbers; None for anything else.
+    """Return the rows of an array, of Dask or NumPy, or a sparse matrix of numbers, or None.
 
     Pages of a file that is mapped into the memory are given back after each block: else they would
     count as memory that the process holds.
@@ -284,6 +317,13 @@ def rows_of(table: Any) -> Rows | None:
 
         size = 0 if by_rows else 2 * 16 * table.nnz  # of a copy by rows
         return Rows(table.shape[0], table.shape[1], fill_sparse, overhead=size)
+    if _is_dask_array(table):
+
+        def fill_blocks(start: int, stop: int, out: FloatArray) -> None:
+            with np.errstate(over="ignore"):
+                out[...] = table[start:stop].compute()
+
+        return Rows(*_known_shape(table), fill_blocks)
     plain = isinstance(table, np.ndarray) and not np.ma.isMaskedArray(table)
     if not plain or table.ndim != 2 or table.dtype.kind not in "biuf":
         return None

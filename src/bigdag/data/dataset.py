@@ -80,6 +80,8 @@ class Dataset:
     incomplete : Incomplete or None
         The rows with their missing values, where the covariance matrix was taken around them. A
         bootstrap draws from them.
+    temporary : bool
+        Whether nobody else reads the values, so that a learner may overwrite them.
 
     Examples
     --------
@@ -100,6 +102,7 @@ class Dataset:
     covariance: FloatArray | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
     incomplete: Incomplete | None = None
+    temporary: bool = False
 
     def __repr__(self) -> str:
         return (
@@ -171,10 +174,10 @@ def as_dataset(
     Parameters
     ----------
     table : array, data frame or Dataset, of shape (n_samples, n_features)
-        A NumPy array of any real dtype and memory order, a sparse matrix or array of SciPy, a
-        pandas or polars DataFrame, an Arrow table, an AnnData, any object with
-        ``__arrow_c_stream__``, ``__dataframe__`` or ``__array__``, or a sequence of rows. It is
-        copied, never changed. A `Dataset` is returned as it is.
+        A NumPy array of any real dtype and memory order, a Dask array, which is gathered block by
+        block, a sparse matrix or array of SciPy, a pandas or polars DataFrame, an Arrow table, an
+        AnnData, any object with ``__arrow_c_stream__``, ``__dataframe__`` or ``__array__``, or a
+        sequence of rows. It is copied, never changed. A `Dataset` is returned as it is.
     names : sequence of str, optional
         The names of the columns, in place of those that `table` has. The labels of a pandas
         DataFrame that are not text become text: 2019 is "2019", a date is in ISO form as in

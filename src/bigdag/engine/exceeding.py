@@ -9,13 +9,13 @@ is compared with a first part of the columns only, so that half of a matrix take
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from bigdag.compiled import kernel
-from bigdag.resources import blas_threads
+from bigdag.engine.executor import Task
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Pairs",
+    "Residuals",
     "exceeding",
     "exceeding_memory",
     "inner_products",
     "single_precision_error",
-    "unit_residuals",
 ]
 
 _ROWS = 512  # of a tile
@@ -55,6 +55,39 @@ class Pairs(NamedTuple):
     value: NDArray[np.float64]
 
 
+@dataclass(frozen=True)
+class Residuals:
+    """What regressions leave of some variables, as rows of unit length, made when asked for.
+
+    Attributes
+    ----------
+    begins, ends, indices, values : ndarray
+        The coefficients of variable v are ``values[begins[v]:ends[v]]``, on the rows in
+        ``indices``.
+    variables : ndarray of shape (k,)
+        The variables.
+
+    Examples
+    --------
+    >>> Z = np.array([[0.6, 0.8], [1.0, 0.0]])
+    >>> coefficients = np.array([1]), np.array([0.6])
+    >>> Residuals(np.array([0, 1]), np.array([1, 1]), *coefficients, np.array([0]))(Z, 0, 1)
+    array([[0., 1.]])
+    """
+
+    begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    indices: NDArray[np.integer]
+    values: NDArray[np.float64]
+    variables: NDArray[np.int64]
+
+    def __call__(self, Z: NDArray[np.float64], first: int, last: int) -> NDArray[np.float64]:
+        """Return the residuals of variables first to last; zero where only rounding is left."""
+        return _unit_residuals(
+            Z, self.begins, self.ends, self.indices, self.values, self.variables[first:last]
+        )
+
+
 def single_precision_error(n: int) -> float:
     """Return a bound on the error of an inner product of two rows of unit length in float32.
 
@@ -74,7 +107,7 @@ def exceeding(
     columns: NDArray[np.int64],
     limits: NDArray[np.float64],
     ends: NDArray[np.int64],
-    left: Callable[[int, int], NDArray[np.float64]] | None = None,
+    left: Callable[[NDArray[np.float64], int, int], NDArray[np.float64]] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Pairs | None:
     """Return the pairs whose inner product exceeds the row's limit in size.
@@ -92,8 +125,8 @@ def exceeding(
     ends : ndarray of shape (k,)
         How many of the columns each row is compared with, from the first one on; ascending.
     left : callable, optional
-        ``left(a, b)`` returns rows a to b in place of those of the variables (b - a, n), none of
-        them longer than 1, such as residuals.
+        ``left(Z, a, b)`` returns rows a to b in place of those of the variables (b - a, n), none of
+        them longer than 1, such as `Residuals`.
     stop : callable, optional
         True ends the work.
 
@@ -113,45 +146,18 @@ def exceeding(
     >>> found.row, found.column, found.value.round(3)
     (array([1]), array([0]), array([-1.]))
     """
-    Z = gram.Z
-    assert Z is not None
+    assert gram.Z is not None
     error = single_precision_error(gram.n_samples)
-    single = error <= _DOUBLE * limits.min(initial=np.inf)
-    right = _in(np.float32 if single else np.float64, Z, columns)
+    single = bool(error <= _DOUBLE * limits.min(initial=np.inf))
     loose = np.maximum(limits - (error if single else 1e-9), 0.0)
-    count = len(rows)
-    work = partial(_strip, gram, rows, columns, limits, loose, ends, left, stop, right, count)
-    with blas_threads(1):
-        found = gram.each(work, count, _ROWS)[::-1]  # the longest strips first
+    strips = _Strips(rows, columns, limits, loose, ends, left, single)
+    found = gram.spread(strips, len(rows), _ROWS, stop)[::-1]  # the longest strips first
     if any(piece is None for piece in found):
         return None
     return Pairs(*(np.concatenate([empty, *part]) for empty, part in zip(
         (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0)),
         zip(*found) if found else ((), (), ()),
     )))  # fmt: skip
-
-
-def unit_residuals(
-    Z: NDArray[np.float64],
-    begins: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    indices: NDArray[np.integer],
-    values: NDArray[np.float64],
-    variables: NDArray[np.int64],
-) -> NDArray[np.float64]:
-    """Return the residuals of variables, as rows of unit length (k, n).
-
-    The coefficients of variable v are ``values[begins[v]:ends[v]]``, on the rows of Z in
-    ``indices``. Where nothing but rounding is left, the row is zero.
-
-    Examples
-    --------
-    >>> Z = np.array([[0.6, 0.8], [1.0, 0.0]])
-    >>> coefficients = np.array([1]), np.array([0.6])
-    >>> unit_residuals(Z, np.array([0, 1]), np.array([1, 1]), *coefficients, np.array([0]))
-    array([[0., 1.]])
-    """
-    return _unit_residuals(Z, begins, ends, indices, values, variables)
 
 
 def exceeding_memory(n: int, d: int) -> int:
@@ -173,41 +179,53 @@ def _in(kind: type, Z: NDArray[np.float64], columns: NDArray[np.int64]) -> NDArr
     return out
 
 
-def _strip(
-    gram: Gram,
-    rows: NDArray[np.int64],
-    columns: NDArray[np.int64],
-    limits: NDArray[np.float64],
-    loose: NDArray[np.float64],
-    ends: NDArray[np.int64],
-    left: Callable[[int, int], NDArray[np.float64]] | None,
-    stop: Callable[[], bool] | None,
-    right: NDArray[np.floating],
-    count: int,
-    first: int,
-    last: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]] | None:
-    """Return the pairs of some rows, counted from the last one, or None at a stop."""
-    if stop is not None and stop():
-        return None
-    first, last = count - last, count - first
-    assert gram.Z is not None
-    exact = gram.Z[rows[first:last]] if left is None else left(first, last)
-    own = exact.astype(right.dtype)
-    tile = np.empty((last - first) * _COLUMNS, dtype=right.dtype)
-    hits = []
-    most = int(ends[last - 1])
-    for begin in range(0, most, _COLUMNS):
-        end = min(begin + _COLUMNS, most)
-        out = tile[: (last - first) * (end - begin)].reshape(last - first, end - begin)
-        np.matmul(own, right[begin:end].T, out=out)
-        hits.append(_above(out, loose[first:last], ends[first:last], begin))
-    at, to = (np.concatenate([np.empty(0, dtype=np.int64), *(h[i] for h in hits)]) for i in (0, 1))
-    sequence = np.lexsort((to, at))
-    at, to = at[sequence], columns[to[sequence]]
-    value = inner_products(exact, gram.Z, at, to)
-    keep = np.abs(value) > limits[first + at]
-    return first + at[keep], to[keep], value[keep]
+@dataclass(frozen=True)
+class _Strips(Task):
+    """The pairs of strips of rows, counted from the last one."""
+
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    limits: NDArray[np.float64]
+    loose: NDArray[np.float64]
+    ends: NDArray[np.int64]
+    left: Callable[[NDArray[np.float64], int, int], NDArray[np.float64]] | None
+    single: bool
+
+    def prepare(self, gram: Gram) -> NDArray[np.floating]:
+        """Return the columns in the precision of the tiles."""
+        assert gram.Z is not None
+        return _in(np.float32 if self.single else np.float64, gram.Z, self.columns)
+
+    def piece(
+        self,
+        gram: Gram,
+        prepared: NDArray[np.floating],
+        first: int,
+        last: int,
+        stop: Callable[[], bool] | None,  # noqa: ARG002
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Return the pairs of some rows."""
+        Z, right, ends = gram.Z, prepared, self.ends
+        assert Z is not None
+        first, last = len(self.rows) - last, len(self.rows) - first
+        exact = Z[self.rows[first:last]] if self.left is None else self.left(Z, first, last)
+        own = exact.astype(right.dtype)
+        tile = np.empty((last - first) * _COLUMNS, dtype=right.dtype)
+        hits = []
+        most = int(ends[last - 1])
+        for begin in range(0, most, _COLUMNS):
+            end = min(begin + _COLUMNS, most)
+            out = tile[: (last - first) * (end - begin)].reshape(last - first, end - begin)
+            np.matmul(own, right[begin:end].T, out=out)
+            hits.append(_above(out, self.loose[first:last], ends[first:last], begin))
+        at, to = (
+            np.concatenate([np.empty(0, dtype=np.int64), *(h[i] for h in hits)]) for i in (0, 1)
+        )
+        sequence = np.lexsort((to, at))
+        at, to = at[sequence], self.columns[to[sequence]]
+        value = inner_products(exact, Z, at, to)
+        keep = np.abs(value) > self.limits[first + at]
+        return first + at[keep], to[keep], value[keep]
 
 
 @kernel(fastmath=True)

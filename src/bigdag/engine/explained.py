@@ -6,13 +6,19 @@ more every R² would be 1; then C is shrunk towards the identity as Ledoit and W
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
+from bigdag.engine.executor import Task
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from bigdag.engine.gram import Gram
 
 __all__ = ["r_squared_of_correlations", "r_squared_of_rows"]
 
@@ -21,13 +27,15 @@ _LEAST_SHRINKAGE = 1e-6
 _BLOCK = 2**22  # values of the rows that are worked on at a time
 
 
-def r_squared_of_rows(Z: NDArray[np.float64]) -> NDArray[np.float64]:
+def r_squared_of_rows(Z: NDArray[np.float64], gram: Gram | None = None) -> NDArray[np.float64]:
     """Return the R² of each row, (d,).
 
     Parameters
     ----------
     Z : ndarray of shape (d, n)
         The variables as rows of mean zero and unit length; a row of zeros has R² 0.
+    gram : Gram, optional
+        Of these rows; whoever does the pieces of its work does those of this one.
 
     Examples
     --------
@@ -48,11 +56,12 @@ def r_squared_of_rows(Z: NDArray[np.float64]) -> NDArray[np.float64]:
     inner.flat[:: n + 1] += ridge
     factor = _cholesky(inner)
     # Woodbury: the inverse of ridge I + (1 - ridge) C by way of n x n.
-    inverse = np.empty(d)
     step = max(1, _BLOCK // n)
-    for a in range(0, d, step):
-        half = solve_triangular(factor, Z[a : a + step].T, lower=True, check_finite=False)
-        inverse[a : a + step] = (1 - (1 - ridge) * np.sum(np.square(half), axis=0)) / ridge
+    if gram is None:
+        found = [_squares(factor, Z[a : a + step]) for a in range(0, d, step)]
+    else:
+        found = [part[0] for part in gram.spread(_Squares(factor), d, step) if part is not None]
+    inverse = (1 - (1 - ridge) * np.concatenate(found)) / ridge
     return np.where(varies, np.maximum(1 - 1 / inverse, 0.0), 0.0)
 
 
@@ -99,6 +108,30 @@ def r_squared_of_correlations(
         part = np.tril(inverse[:, a : a + step], -a)
         squares[a : a + step] = np.einsum("ij,ij->j", part, part)
     return np.where(varies, np.maximum(1 - 1 / squares, 0.0), 0.0)
+
+
+@dataclass(frozen=True)
+class _Squares(Task):
+    """The squared lengths of rows after a triangular factor of (n, n) is divided out."""
+
+    factor: NDArray[np.float64]
+
+    def piece(
+        self,
+        gram: Gram,
+        prepared: None,  # noqa: ARG002
+        first: int,
+        last: int,
+        stop: Callable[[], bool] | None,  # noqa: ARG002
+    ) -> tuple[NDArray[np.float64]]:
+        """Return those of some rows."""
+        assert gram.Z is not None
+        return (_squares(self.factor, gram.Z[first:last]),)
+
+
+def _squares(factor: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    half = solve_triangular(factor, rows.T, lower=True, check_finite=False)
+    return np.asarray(np.sum(np.square(half), axis=0))
 
 
 def _shrinkage(noise: float, size: float, d: int) -> float:

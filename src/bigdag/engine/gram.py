@@ -8,7 +8,7 @@ solver cannot tell the difference. A constant column has no correlation with any
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigdag.compiled import kernel
+from bigdag.engine.executor import Arrays, Step, Task, Threads, current
 from bigdag.errors import MemoryLimitError
 from bigdag.resources import blas_threads, format_bytes, memory_budget, memory_held, n_threads
 
@@ -31,6 +32,7 @@ _STRIP = 128  # rows of a product that one thread computes at a time
 _ROWS = 512  # of a block, at the most
 _PLANNED = 0.94  # of a limit: the rest is for what no plan knows of
 _HELD_SHARE = 0.4  # of the memory left, that the correlations may take
+_FEW = 4  # pieces of a task: fewer are done here, whoever does the others
 
 
 # ------------------------------------------------------------------ the operator
@@ -42,7 +44,7 @@ class Gram:
     Parameters
     ----------
     dataset : Dataset
-        Centred data, or a covariance matrix.
+        Centred data, or a covariance matrix. The values of one that is temporary are overwritten.
     memory_limit : float or str, optional
         Bytes that the whole process may hold; by default what it holds and four fifths of the
         free memory.
@@ -93,15 +95,24 @@ class Gram:
         elif hold is None:
             fits = moments_memory(n, d, True) + workspace(True) <= self.budget
             hold = fits and 8 * d * d <= _HELD_SHARE * self.budget
-        _check_memory(n, d, hold, workspace(hold), held, limit)
+        there = 8 * n * d if dataset.temporary else 0  # the rows take the place of the values
+        _check_memory(n, d, hold, workspace(hold), held - there, limit)
         self.Z: NDArray[np.float64] | None = None
         self.C: NDArray[np.float64] | None = None
         self._closed = False
+        self.executor = current()
+        if not hold:
+            self.executor.admit(self)
         if dataset.X is not None:
+            if dataset.temporary and dataset.X.flags.owndata:
+                dataset.X.flags.writeable = True
             X = dataset.X.T
             self.sd = np.sqrt(np.einsum("ij,ij->i", X, X) / self.n_samples)
             scale = self._inverse_sd / np.sqrt(self.n_samples)
-            self.Z = np.multiply(X, scale[:, None], order="C")
+            if X.flags.writeable:  # in place of the values
+                self.Z = np.multiply(X, scale[:, None], out=X)
+            else:
+                self.Z = np.multiply(X, scale[:, None], order="C")
             if hold:
                 self.C = self._all_correlations()
         else:
@@ -111,6 +122,23 @@ class Gram:
             self.C = np.ascontiguousarray(S * self._inverse_sd[:, None] * self._inverse_sd)
         if self.C is not None:
             np.fill_diagonal(self.C, self.sd > 0)
+
+    @classmethod
+    def of_rows(cls, Z: NDArray[np.float64], sd: NDArray[np.float64], n_jobs: int = 1) -> Gram:
+        """Take the rows of another Gram and its standard deviations, as they are.
+
+        Examples
+        --------
+        >>> Gram.of_rows(np.eye(2), np.ones(2)).block([0], [1])
+        array([[0.]])
+        """
+        gram = cls.__new__(cls)
+        gram.d, gram.n_samples = Z.shape
+        gram.n_jobs, gram._closed, gram.executor = n_jobs, False, Threads()
+        gram.limit = int(_PLANNED * memory_budget(None))
+        gram.budget = max(0, gram.limit - memory_held())
+        gram.Z, gram.C, gram.sd = Z, None, sd
+        return gram
 
     @cached_property
     def _inverse_sd(self) -> NDArray[np.float64]:
@@ -216,16 +244,61 @@ class Gram:
 
     def blocks(self, columns: NDArray[np.int64]) -> Iterable[NDArray[np.int64]]:
         """Split columns so that one block's rows of C stay within 64 MB."""
-        size = max(8, min(_ROWS, _BLOCK // max(1, self.d)))
+        size = self.block_size
         return (columns[a : a + size] for a in range(0, len(columns), size))
+
+    @property
+    def block_size(self) -> int:
+        """The rows of C that are a block."""
+        return max(8, min(_ROWS, _BLOCK // max(1, self.d)))
 
     def each(self, work: Callable[[int, int], Any], count: int, chunk: int = 16) -> list[Any]:
         """Call ``work(first, last)`` on pieces of range(count), in threads; results in order."""
-        pieces = [(a, min(a + chunk, count)) for a in range(0, count, chunk)]
-        if self.n_jobs == 1 or len(pieces) < 2 or self._closed:
+        pieces = _cut(count, chunk)
+        if self._works_alone(len(pieces)):
             return [work(a, b) for a, b in pieces]
         with blas_threads(1):
-            return list(self._pool.map(lambda piece: work(*piece), pieces))
+            return list(self.in_threads(lambda piece: work(*piece), pieces))
+
+    def in_threads(self, work: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        """Call ``work`` on each of some items, in threads; the results in their sequence."""
+        if self._works_alone(len(items)):
+            return map(work, items)
+        return self._pool.map(work, items)
+
+    def _works_alone(self, count: int) -> bool:
+        """Tell whether so many pieces are done by the caller's own thread."""
+        return self.n_jobs == 1 or count < 2 or self._closed
+
+    def spread(
+        self, task: Task, count: int, chunk: int, stop: Callable[[], bool] | None = None
+    ) -> list[Arrays | None]:
+        """Have a task done on pieces of range(count), by whoever does the pieces of this Gram.
+
+        Parameters
+        ----------
+        task : Task
+            What to do.
+        count, chunk : int
+            How many there are of what it is about, and how many of them are a piece.
+        stop : callable, optional
+            True ends the work.
+
+        Returns
+        -------
+        list
+            The results in the sequence of the pieces; None for those that a stop came before.
+        """
+        pieces = _cut(count, chunk)
+        executor = Threads() if len(pieces) < _FEW else self.executor
+        found: list[Arrays | None] = [None] * len(pieces)
+        for number, result in executor.results(self, task, pieces, stop):
+            found[number] = result
+        return found
+
+    def step(self, name: str, *inputs: Any) -> Step:
+        """Return a step of a search that is a function of its inputs and of these moments."""
+        return self.executor.step(self, name, *inputs)
 
     def blas(self) -> Any:
         """Return a context in which matrix products use ``n_jobs`` threads."""
@@ -242,8 +315,14 @@ class Gram:
     def close(self) -> None:
         """End the threads for good; what is asked for later is computed by the caller's own."""
         self._closed = True
+        self.executor.forget(self)
         if "_pool" in self.__dict__:
             self.__dict__.pop("_pool").shutdown()
+
+
+def _cut(count: int, chunk: int) -> list[tuple[int, int]]:
+    """Return where pieces of range(count) begin and end."""
+    return [(a, min(a + chunk, count)) for a in range(0, count, chunk)]
 
 
 def moments_memory(n: int, d: int, hold: bool) -> int:

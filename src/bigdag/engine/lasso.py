@@ -15,16 +15,17 @@ else is computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from bigdag.compiled import kernel
 from bigdag.engine.descent import descend, subtract, weigh
+from bigdag.engine.executor import Task
 from bigdag.engine.objective import dual_bound, on_correlation_scale
 from bigdag.engine.order import nth_least, project, rank_of
 
@@ -170,25 +171,31 @@ def solve(
            [0.  , 0.  ]])
     """
     problem = _Problem(gram, lambda1, order, mask, tol, limits)
-    support, values = _start_coefficients(gram, problem.inside(start))
+    begin = problem.inside(start)
+    B = sp.csc_array((gram.d, gram.d)) if begin is None else on_correlation_scale(gram, begin)
+    indices = B.indices.astype(np.int64)
+    cuts = [slice(a, b) for a, b in zip(B.indptr[:-1], B.indptr[1:])]
+    support, values = [indices[cut] for cut in cuts], [B.data[cut] for cut in cuts]
     objective = np.zeros(gram.d)
     gap = np.full(gram.d, np.inf)
     wanted = np.arange(gram.d) if columns is None else np.asarray(columns, dtype=np.int64)
-    blocks: Iterable[Any] = gram.blocks(wanted)
+    size = gram.block_size
     if stop is not None and gram.C is not None:  # each column alone, so small blocks cost nothing
         size = _POLLED * gram.n_jobs
-        blocks = (wanted[a : a + size] for a in range(0, len(wanted), size))
-    for block in blocks:
-        if stop is not None and stop():
-            break
-        fitted = problem.solve_block(
-            block, [support[j] for j in block], [values[j] for j in block], stop
-        )
-        for a, j in enumerate(block):
-            support[j], values[j] = fitted[0][a], fitted[1][a]
+    task = _Blocks(
+        wanted, lambda1, problem.order, problem.mask, tol, limits,
+        Coefficients(B.indptr.astype(np.int64), indices, B.data),
+    )  # fmt: skip
+    for number, fitted in enumerate(gram.spread(task, len(wanted), size, stop)):
+        if fitted is None:
+            continue
+        block = wanted[number * size : (number + 1) * size]
+        ends = np.cumsum(fitted[0])
+        for j, a, b in zip(block, ends - fitted[0], ends):
+            support[j], values[j] = fitted[1][a:b], fitted[2][a:b]
         scale = gram.sd[block] ** 2
-        objective[block] = fitted[2] * scale
-        gap[block] = fitted[3] * scale
+        objective[block] = fitted[3] * scale
+        gap[block] = fitted[4] * scale
     weights = _assemble(gram, support, values)
     complete = bool(np.all(gap[wanted] <= tol * objective[wanted] * (1 + 1e-9)))
     return LassoFit(weights, objective, gap, complete)
@@ -276,17 +283,6 @@ def chance_parents(n: int, d: int) -> int:
     (89, 275, 54)
     """
     return int(min(0.14 * d**0.85 * (1000 / n) ** 0.4, d))
-
-
-def _start_coefficients(gram: Gram, start: sp.sparray | None) -> tuple[list[Any], list[Any]]:
-    """Return each column's support and coefficients on the correlation scale."""
-    if start is None:
-        empty = np.empty(0, dtype=np.int64), np.empty(0)
-        return [empty[0]] * gram.d, [empty[1]] * gram.d
-    B = on_correlation_scale(gram, start)
-    indices = B.indices.astype(np.int64)
-    pieces = [slice(a, b) for a, b in zip(B.indptr[:-1], B.indptr[1:])]
-    return [indices[piece] for piece in pieces], [B.data[piece] for piece in pieces]
 
 
 def _assemble(gram: Gram, support: list[Any], values: list[Any]) -> sp.csc_array:
@@ -465,6 +461,42 @@ class _Problem:
             piece = slice(flat.indptr[i], flat.indptr[i + 1])
             keep = flat.values[piece] != 0
             support[a], values[a] = flat.indices[piece][keep], flat.values[piece][keep]
+
+
+@dataclass(frozen=True)
+class _Blocks(Task):
+    """The problems of some columns, in blocks, from the coefficients of all of them."""
+
+    threaded: ClassVar[bool] = True
+
+    columns: NDArray[np.int64]
+    lambda1: float
+    order: NDArray[np.integer] | None
+    mask: sp.csc_array | None
+    tol: float
+    limits: Limits | None
+    start: Coefficients
+
+    def prepare(self, gram: Gram) -> _Problem:
+        """Return what all blocks share."""
+        return _Problem(gram, self.lambda1, self.order, self.mask, self.tol, self.limits)
+
+    def piece(
+        self,
+        gram: Gram,  # noqa: ARG002
+        prepared: _Problem,
+        first: int,
+        last: int,
+        stop: Callable[[], bool] | None,
+    ) -> tuple[NDArray[Any], ...]:
+        """Return how many parents each column has, these, their coefficients, objectives, gaps."""
+        block, start = self.columns[first:last], self.start
+        cuts = [slice(start.indptr[j], start.indptr[j + 1]) for j in block]
+        support, values, objective, gap = prepared.solve_block(
+            block, [start.indices[cut] for cut in cuts], [start.values[cut] for cut in cuts], stop
+        )
+        flat = _flat(support, values, np.arange(len(block)))
+        return np.diff(flat.indptr), flat.indices, flat.values, objective, gap
 
 
 def _flat(support: list[Any], values: list[Any], todo: NDArray[np.int64]) -> Coefficients:

@@ -64,6 +64,9 @@ def correlated(
     """
     if among is None and _is_sparse(gram, threshold, most):
         return _of_half(gram, threshold, most)
+    step = gram.step("correlated", threshold, most, among)
+    if step.found is not None:
+        return step.found[0], step.found[1]
     sizes, found = [np.zeros(1, dtype=np.int64)], [np.empty(0, dtype=np.int32)]
     place = None
     if among is not None:
@@ -84,7 +87,9 @@ def correlated(
         for counts, hits in gram.each(partial(_above, rows, own, threshold, most), len(block)):
             sizes.append(counts)
             found.append(hits if among is None else among[hits].astype(np.int32))
-    return np.cumsum(np.concatenate(sizes)), np.concatenate(found)
+    lists = np.cumsum(np.concatenate(sizes)), np.concatenate(found)
+    step.keep(lambda: lists)
+    return lists
 
 
 def candidates(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import numbers
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -120,6 +121,8 @@ class Learner(FittedModel, BaseEstimator):
                 skip_check_array=True,
             )
             self._prepare()
+            if not isinstance(X, Dataset) and self._reads_rows_once():
+                data = replace(data, temporary=True)  # no copy of the table is needed beside it
             with interruptible() as interrupt:
                 torn = self._learn_from(data, interrupt)
                 if interrupt.asked:
@@ -198,6 +201,10 @@ class Learner(FittedModel, BaseEstimator):
         """Return the checked data to learn from."""
         return as_dataset(X, memory_limit=self.memory_limit, copies=2, n_jobs=self.n_jobs)
 
+    def _reads_rows_once(self) -> bool:
+        """Tell whether the method reads nothing but the second moments of the table."""
+        return False
+
     def _own_lambda1(self) -> float:
         """Return the lambda1 of equation (1)."""
         return float(self.lambda1)
@@ -247,7 +254,9 @@ class Learner(FittedModel, BaseEstimator):
         self.noise_variances_ = objective.noise_variances(run.gram, column_losses)
         self.means_ = run.data.mean
         known = {"mean": self.means_, "noise_variance": self.noise_variances_}
-        if run.data.X is None and not self.means_.any():  # of a covariance matrix: not known
+        if (
+            run.data.covariance is not None and not self.means_.any()
+        ):  # of a covariance matrix: not known
             del known["mean"]
         dag = dag.annotated(node_data=known, about=run.data.about)
         self.dag_ = marked(dag, run.limits, self.knowledge)

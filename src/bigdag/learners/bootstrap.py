@@ -16,7 +16,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import joblib
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
@@ -29,7 +28,7 @@ from bigdag.engine.gram import Gram
 from bigdag.errors import DataError, ParameterError
 from bigdag.graph.consensus import Answer
 from bigdag.interrupts import Interrupt, interruptible
-from bigdag.knowledge.known import Knowledge, limits_of
+from bigdag.knowledge.known import limits_of
 from bigdag.learners import checkpoint as files
 from bigdag.learners.base import Learner
 from bigdag.learners.fitted import as_seen_by_sklearn
@@ -263,6 +262,8 @@ class BootstrapDAG(ResampledModel, BaseEstimator):
     def _learner(self) -> Learner:
         given = OrderSearch(criterion="bic") if self.estimator is None else self.estimator
         learner: Learner = clone(given)
+        if isinstance(learner, OrderSearch):
+            learner.set_params(checkpoint=None)  # resamples have a file of their own
         return learner
 
     def _starts_at_random(self, learner: Learner) -> bool:
@@ -304,7 +305,7 @@ class BootstrapDAG(ResampledModel, BaseEstimator):
             "table": files.digest_of(data),
             "n_variables": data.n_features,
             "learner": type(learner).__name__,
-            **{f"learner.{k}": _plain(v) for k, v in sorted(_deciding(learner).items())},
+            **{f"learner.{k}": files.plain(v) for k, v in sorted(files.deciding(learner).items())},
             "random_starts": self._starts_at_random(learner),
             "feature_fraction": float(self.feature_fraction),
         }
@@ -332,7 +333,7 @@ class BootstrapDAG(ResampledModel, BaseEstimator):
                 )
             answers.update(stored)
         if seed is None:
-            seed = _seed_of(self.random_state)
+            seed = files.seed_of(self.random_state)
         about["seed"] = seed
         return answers, seed, about
 
@@ -430,27 +431,3 @@ def _may_start_at_random(learner: Learner) -> bool:
             )
         )
     )
-
-
-def _deciding(learner: Learner) -> dict[str, Any]:
-    """Return the parameters that change what a learner finds."""
-    beside = {"n_jobs", "memory_limit", "callback", "verbose", "random_state"}
-    return {k: v for k, v in learner.get_params(deep=False).items() if k not in beside}
-
-
-def _plain(value: Any) -> Any:
-    """Return a parameter as JSON would give it back; of what is long, a digest of all of it."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, str | int | float | bool | None):
-        return value
-    whole = value.to_dict() if isinstance(value, Knowledge) else value
-    return f"{value!r:.100} ({joblib.hash(whole)[:16]})"
-
-
-def _seed_of(random_state: Any) -> int:
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**63))
-    if random_state is None:
-        return int(np.random.SeedSequence().entropy) % 2**63  # type: ignore[arg-type]
-    return int(random_state)

@@ -1,5 +1,6 @@
 """The resamples of a bootstrap in a file, so that the same work goes on after whatever ended it.
 
+The file of one fit is a journal (:mod:`bigdag.learners.journal`); what it is of is said here, too.
 A file belongs to one table, one learner with its parameters and one seed; how many resamples are
 wanted, and in how many threads, may change.
 """
@@ -13,17 +14,30 @@ import zipfile
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import joblib
 import numpy as np
 import scipy.sparse as sp
 
 from bigdag.errors import ParameterError
 from bigdag.graph.consensus import Answer
+from bigdag.knowledge.known import Knowledge
+from bigdag.learners.journal import Journal
 from bigdag.writing import whole_file
 
 if TYPE_CHECKING:
     from bigdag.data.dataset import Dataset
+    from bigdag.learners.base import Learner
 
-__all__ = ["digest_of", "explain_difference", "read_resamples", "write_resamples"]
+__all__ = [
+    "deciding",
+    "digest_of",
+    "explain_difference",
+    "opened_journal",
+    "plain",
+    "read_resamples",
+    "seed_of",
+    "write_resamples",
+]
 
 _FORMAT = "bigdag bootstrap 1"
 
@@ -40,8 +54,61 @@ def digest_of(data: Dataset) -> str:
     return digest.hexdigest()
 
 
+def deciding(learner: Learner) -> dict[str, Any]:
+    """Return the parameters that change what a learner finds."""
+    beside = {"n_jobs", "memory_limit", "callback", "verbose", "random_state", "checkpoint"}
+    return {k: v for k, v in learner.get_params(deep=False).items() if k not in beside}
+
+
+def plain(value: Any) -> Any:
+    """Return a parameter as JSON would give it back; of what is long, a digest of all of it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, str | int | float | bool | None):
+        return value
+    whole = value.to_dict() if isinstance(value, Knowledge) else value
+    return f"{value!r:.100} ({joblib.hash(whole)[:16]})"
+
+
+def seed_of(random_state: Any) -> int:
+    """Return the seed that a parameter stands for, drawn where it is none."""
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63))
+    if random_state is None:
+        return int(np.random.SeedSequence().entropy) % 2**63  # type: ignore[arg-type]
+    return int(random_state)
+
+
+def opened_journal(path: str | os.PathLike[str], learner: Learner, data: Dataset) -> Journal:
+    """Open the file of one fit, or begin it; its ``about`` has the seed to go on with.
+
+    Raises
+    ------
+    ParameterError
+        If the file is of another table, of other parameters or of another version.
+    """
+    from bigdag import __version__
+
+    limits = {"time_limit", "max_iter"}  # a fit that such a limit has ended may go on
+    given = {f"learner.{k}": plain(v) for k, v in sorted(deciding(learner).items())}
+    about = {
+        "version": __version__,
+        "table": digest_of(data),
+        "n_variables": data.n_features,
+        "learner": type(learner).__name__,
+        **{name: v for name, v in given.items() if name.removeprefix("learner.") not in limits},
+        "seed": seed_of(learner.random_state),
+    }
+    drawn = isinstance(learner.random_state, np.random.Generator | None)
+
+    def explain(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+        return explain_difference(then, {**now, "seed": then.get("seed")} if drawn else now)
+
+    return Journal(path, about, explain)
+
+
 def explain_difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """Say in which entries two descriptions of a bootstrap differ; None where in none.
+    """Say in which entries two descriptions of a work differ; None where in none.
 
     Examples
     --------

@@ -9,6 +9,7 @@ whether data of this kind can direct it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -16,6 +17,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 
+from bigdag.data.dataset import as_dataset
+from bigdag.engine.executor import current, executing
 from bigdag.errors import ParameterError
 from bigdag.graph import equivalence
 from bigdag.graph.acyclic import topological_order
@@ -24,8 +27,10 @@ from bigdag.graph.feedback_arc_set import greedy_order
 from bigdag.knowledge.known import as_knowledge, limits_of
 from bigdag.learners.around import surroundings
 from bigdag.learners.base import Learner
+from bigdag.learners.checkpoint import opened_journal
+from bigdag.learners.journal import Journalled
 from bigdag.learners.parameters import Checked, Number, OneOf
-from bigdag.learners.run import Run, State
+from bigdag.learners.run import Run, State, stream
 from bigdag.search import start_orders as orders
 from bigdag.search.bic import InsertionSearch, holds_correlations, insertion_memory
 from bigdag.search.ebic import arc_cost, evidence, significant
@@ -35,6 +40,8 @@ from bigdag.search.penalty_path import PenaltyPath
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from bigdag.data.dataset import Dataset
+    from bigdag.interrupts import Interrupt
 
 __all__ = ["OrderSearch", "note_class", "order_of"]
 
@@ -95,6 +102,10 @@ class OrderSearch(Learner):
         One more graph whose order is a start.
     knowledge : Knowledge, optional
         What is known beforehand, see :class:`~bigdag.Knowledge`; kept exactly.
+    checkpoint : path or None, default=None
+        A file that keeps what is done, so that the same fit goes on from it after whatever ended
+        it, with the same answer; it is left at the end. It belongs to this table and these
+        parameters.
     n_jobs : int or None, default=None
         Threads; all cores by default.
     memory_limit : float, str or None, default=None
@@ -177,6 +188,10 @@ class OrderSearch(Learner):
             lambda v: (isinstance(v, str) and v == "auto") or Number(0, none=True).allows(v),
         ),
         "tol": Number(0, 1, above=True),
+        "checkpoint": Checked(
+            "the name of a file, or None",
+            lambda c: c is None or isinstance(c, str | os.PathLike),
+        ),
     }
 
     def __init__(
@@ -197,6 +212,7 @@ class OrderSearch(Learner):
         callback: Callable[[State], Any] | None = None,
         warm_start_dag: Any = None,
         knowledge: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
         memory_limit: float | str | None = None,
         verbose: bool | int = False,
@@ -216,6 +232,7 @@ class OrderSearch(Learner):
         self.callback = callback
         self.warm_start_dag = warm_start_dag
         self.knowledge = knowledge
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.memory_limit = memory_limit
         self.verbose = verbose
@@ -271,6 +288,15 @@ class OrderSearch(Learner):
         self.dag_ = inside.dag_.neighbourhood(around.target, around.radius).annotated(about=said)
         return self
 
+    def _dataset(self, X: Any) -> Dataset:
+        copies = 1 if self._reads_rows_once() else 2
+        return as_dataset(X, memory_limit=self.memory_limit, copies=copies, n_jobs=self.n_jobs)
+
+    def _reads_rows_once(self) -> bool:
+        starts = self.start if isinstance(self.start, list | tuple) else [self.start]
+        again = any(isinstance(one, str) and one == "proximas" for one in starts)
+        return not again and not isinstance(self.penalty, str)
+
     def _own_lambda1(self) -> float:
         return 0.1 if isinstance(self.lambda1, str) else float(self.lambda1)
 
@@ -312,7 +338,18 @@ class OrderSearch(Learner):
                 "give a number of restarts."
             )
 
+    def _learn_from(self, data: Dataset, interrupt: Interrupt) -> bool:
+        if self.checkpoint is None:
+            return super()._learn_from(data, interrupt)
+        with opened_journal(self.checkpoint, self, data) as journal:
+            self._seed = int(journal.about["seed"])
+            with executing(Journalled(current(), journal)):
+                return super()._learn_from(data, interrupt)
+
     def _learn(self, run: Run) -> None:
+        if isinstance(run.gram.executor, Journalled):
+            run.gram.executor.run = run
+            run.rng = stream(self._seed)
         self.penalty_ = 1.0 if isinstance(self.penalty, str) else float(self.penalty)
         search: InsertionSearch | LeastSquaresSearch | None = None
         try:

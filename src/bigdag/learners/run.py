@@ -7,10 +7,11 @@ not possible are left out here, and required ones are put in.
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from bigdag.engine.limits import Precedence
     from bigdag.learners.base import Learner
 
-__all__ = ["Run", "State", "Status"]
+__all__ = ["Run", "State", "Status", "stream"]
 
 Status = Literal["converged", "max_iter", "time_limit", "interrupted", "diverged"]
 
@@ -103,11 +104,12 @@ class Run:
         self.time_limit: float | None = learner.time_limit
         self.status: Status = "converged"
         self.iteration = 0
-        self.rng = _stream(learner.random_state)
+        self.rng = stream(learner.random_state)
         self._callback = learner.callback
         self._verbose = bool(learner.verbose)
         self._bar = NotebookBar() if self._verbose and in_notebook() else None
         self._rows: list[tuple[str, int, float, float, int]] = []
+        self._before = 0.0  # seconds of the same fit before it was ended and begun again
         self._last_log = -math.inf
         self.warm_start = learner._start_weights(data, learner.warm_start_dag)  # refused early
         self.limits = limits_of(learner.knowledge, data)
@@ -120,6 +122,9 @@ class Run:
             hold=learner._hold(data.n_features, data.X is None),
             workspace=partial(learner._least_workspace, data.n_samples, data.n_features),
         )
+        if data.temporary:  # its values are the rows of the Gram now
+            self.data = replace(data, X=None)
+            self.data.__dict__["constant"] = self.gram.sd == 0
         self._best: sp.csc_array | Callable[[], sp.csc_array]
         self._best = sp.csc_array((self.gram.d, self.gram.d))
         self.best_order = np.arange(self.gram.d)
@@ -255,6 +260,16 @@ class Run:
             return True
         return False
 
+    def story(self) -> bytes:
+        """Return the history so far as text, for `restore`."""
+        return json.dumps(self._rows).encode()
+
+    def restore(self, story: bytes) -> None:
+        """Go on from the history of a fit that was ended."""
+        self._rows = [tuple(row) for row in json.loads(story)]
+        _, self.iteration, before, *_ = self._rows[-1]
+        self._before = before - self.seconds
+
     def close(self) -> None:
         """End what was shown of it, and let go of the table's second moments."""
         if self._bar is not None:
@@ -263,7 +278,7 @@ class Run:
         self.gram.release()
 
     def _record(self, phase: str, value: float, arcs: int) -> None:
-        self._rows.append((phase, self.iteration, self.seconds, value, arcs))
+        self._rows.append((phase, self.iteration, self._before + self.seconds, value, arcs))
         if self._verbose and self.seconds - self._last_log >= 1.0:
             self._last_log = self.seconds
             _log.info(
@@ -277,7 +292,7 @@ class Run:
         return pd.DataFrame(self._rows, columns=columns)
 
 
-def _stream(random_state: Any) -> np.random.Generator:
+def stream(random_state: Any) -> np.random.Generator:
     """Return a learner's random numbers: never those that simulated data drew from the seed."""
     if random_state is None or isinstance(random_state, np.random.Generator):
         return np.random.default_rng(random_state)

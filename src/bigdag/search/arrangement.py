@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,6 +30,7 @@ from bigdag.engine.order import rank_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from bigdag.engine.executor import Step
     from bigdag.engine.gram import Gram
     from bigdag.engine.limits import Limits
 
@@ -141,8 +142,12 @@ class Arrangement:
             Whether it came to its end.
         """
         stuck = np.zeros(self.gram.d, dtype=np.bool_)
-        gain = np.inf
-        while gain > _ENOUGH * self.value:
+        gain, inserts = np.inf, True
+        step = self.gram.step("moves", self.lambda1, self.tol, self.mask, *self.saved())
+        if step.found is not None:
+            self.load(step.found[:-2])
+            stuck, (gain, inserts) = step.found[-2], step.found[-1]
+        while inserts and gain > _ENOUGH * self.value:
             if not len(moves := self.insertions(stuck)):
                 break
             variables, before = self.order[moves[:, 0]], self.value
@@ -151,10 +156,31 @@ class Arrangement:
             stuck[variables[~kept]] = True
             if note("insertion"):
                 return False
+            self._keep(step, stuck, gain, True)
         while self.reverse():
             if note("reversal"):
                 return False
+            self._keep(step, stuck, gain, False)
         return True
+
+    def _keep(self, step: Step, stuck: NDArray[np.bool_], gain: float, inserts: bool) -> None:
+        step.keep(lambda: (*self.saved(), stuck, [gain, inserts]))
+
+    def saved(self) -> tuple[NDArray[Any], ...]:
+        """Return all that the moves go on from; it is not copied."""
+        refused = [[*pair, *stamp] for pair, stamp in self._refused.items()]
+        return (
+            self.order, self.weights.indptr, self.weights.indices, self.weights.data, self.costs,
+            self._changes, np.array(refused, dtype=np.int64).reshape(-1, 4),
+            np.array([self.complete]),
+        )  # fmt: skip
+
+    def load(self, saved: tuple[NDArray[Any], ...]) -> None:
+        """Take over what `saved` returned."""
+        self.order, indptr, indices, data, self.costs, self._changes, refused, complete = saved
+        self.weights = sp.csc_array((data, indices, indptr), shape=self.weights.shape)
+        self._refused = {(u, v): (a, b) for u, v, a, b in refused.tolist()}
+        self.complete = bool(complete[0])
 
     def attempt(self, moves: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Try moves on disjoint stretches, and keep those that lower equation (1).

@@ -6,6 +6,8 @@ Begins from the best of the starts and inserts variables where the sum of all co
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,8 @@ from scipy.special import erfc
 
 from bigdag.engine import screening
 from bigdag.engine.exceeding import exceeding_memory
-from bigdag.engine.limits import no_rules
+from bigdag.engine.executor import Step, Task
+from bigdag.engine.limits import Rules, no_rules
 from bigdag.engine.regression import nothing_known
 from bigdag.search import insertion, start_orders
 from bigdag.search.ebic import least_squares
@@ -59,6 +62,7 @@ _HELD = 5000  # variables up to which all correlations are held from the start, 
 _KNOWN = 64  # correlations of a variable, where they are not held, that are kept
 _MOST_KNOWN = 2**26  # of all variables: 1 GB
 _ONE_BY_ONE = 8  # times the work of one in a product of all is that of a correlation alone
+_FITTED = (16, 512)  # variables that are fitted at a time, at least and at the most
 _LOOKS = 64  # variables looked at between two looks at the clock
 
 
@@ -241,7 +245,7 @@ class InsertionSearch:
         if self.limits is None:
             return
         still = variables[~self.limits.moves[variables]]
-        self.gram.each(lambda a, b: insertion.fit(self.problem, self.state, still[a:b]), len(still))
+        fit_all(self.gram, self.problem, self.state, still)
 
     def _two_steps(self) -> NDArray[np.int64]:
         """Return the pairs of variables that a path of two arcs joins, whatever their direction."""
@@ -273,9 +277,7 @@ class InsertionSearch:
 
     def _fitted(self, order: NDArray[np.int64]) -> insertion.State:
         state = insertion.begin(self.run.possible(order), self.most, self._room())
-        self.gram.each(
-            lambda a, b: insertion.fit(self.problem, state, np.arange(a, b)), self.gram.d
-        )
+        fit_all(self.gram, self.problem, state, np.arange(self.gram.d))
         return state
 
     def _descend(self) -> bool:
@@ -302,12 +304,29 @@ class InsertionSearch:
     def _lower(self, thorough: bool) -> tuple[bool, int]:
         """Make insertions until none is left; tell whether time was enough, and how many."""
         done, moved = False, 0
+        step = self.gram.step("descent", thorough, *self._beginning())
+        if step.found is not None:
+            self.state.load(step.found[:-1])
+            done, moved = bool(step.found[-1][0]), int(step.found[-1][1])
         while not done:
             done, more = self._some_looks(thorough)
             moved += more
-            if (more and self._note("insertion")) or self.run.out_of_time():
+            ended = (more and self._note("insertion")) or self.run.out_of_time()
+            self._keep(step, done, moved)
+            if ended:
                 return False, moved
         return True, moved
+
+    def _keep(self, step: Step, done: bool, moved: int) -> None:
+        step.keep(lambda: (*self.state.saved(), [done, moved]))
+
+    def _keep_best(self, step: Step, best: insertion.State) -> None:
+        step.keep(lambda: ([best is not self.state], *best.saved()))
+
+    def _beginning(self) -> tuple[Any, ...]:
+        """Return all that decides what the search does next."""
+        problem = self.problem
+        return problem.arc_cost, problem.indptr, problem.indices, *self.state.saved()
 
     def _some_looks(self, thorough: bool) -> tuple[bool, int]:
         """Look at a quarter of the variables, or until time is up; as `insertion.descend`."""
@@ -332,8 +351,16 @@ class InsertionSearch:
         """Return pairs (u, v): u comes before v, is no candidate of it, and would help it."""
         gram = self.gram
         if self._outside is not None:
+            step = gram.step("look", *self._beginning(), *self._outside.saved())
+            if step.found is not None:
+                self._outside.load(self.state, step.found[1])
+                return step.found[0]
             found = self._outside.look(self.problem, self.state, self.run.out_of_time)
-            return np.empty((0, 2), dtype=np.int64) if found is None else found
+            if found is None:
+                return np.empty((0, 2), dtype=np.int64)
+            again = self._outside.saved()[-1]
+            step.keep(lambda: (found, again))
+            return found
         among = everyone = np.arange(gram.d)
         if self.limits is not None:
             among, everyone = self.limits.causes, np.flatnonzero(self._missing)
@@ -360,8 +387,16 @@ class InsertionSearch:
             draws = [
                 (places[run.rng.integers(d, size=size)], run.rng.random(size)) for _ in range(count)
             ]
-            tried = self._chains(draws)
-            best = _least([self.state, *tried])
+            step = self.gram.step("restarts", draws, *self._beginning())
+            if step.found is None:
+                best = _least([self.state, *self._chains(draws)])
+                if not run.out_of_time():
+                    self._keep_best(step, best)
+            else:
+                best = self.state
+                if step.found[0][0]:
+                    best = self.state.copy()
+                    best.load(step.found[1:])
             if best is not self.state:
                 self.state = best
                 if not self._descend():
@@ -416,6 +451,65 @@ class InsertionSearch:
             self.state.counts[v], self.state.costs[v] = len(P), costs[v, before]
             self.state.parents_of(v)[:] = P
             before |= 1 << int(v)
+
+
+def fit_all(
+    gram: Gram, problem: insertion.Problem, state: insertion.State, variables: NDArray[np.int64]
+) -> None:
+    """Fit many variables in the present order, as `insertion.fit` does, in pieces; in place."""
+    task = _Regressions(
+        variables, problem.n, problem.arc_cost, problem.indptr, problem.indices, problem.rules,
+        state.order, state.begins, state.counts, state.parents, state.most,
+    )  # fmt: skip
+    chunk = max(_FITTED[0], min(_FITTED[1], len(variables) // 64))
+    for number, found in enumerate(gram.spread(task, len(variables), chunk)):
+        assert found is not None
+        counts, costs, parents = found
+        block = variables[number * chunk : (number + 1) * chunk]
+        state.counts[block], state.costs[block], state.factor_at[block] = counts, costs, -1
+        at = np.repeat(state.begins[block] - (np.cumsum(counts) - counts), counts)
+        state.parents[at + np.arange(len(parents))] = parents
+
+
+@dataclass(frozen=True)
+class _Regressions(Task):
+    """The regressions of variables on candidates before them in an order."""
+
+    variables: NDArray[np.int64]
+    n: float
+    arc_cost: float
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    rules: Rules
+    order: NDArray[np.int64]
+    begins: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    parents: NDArray[np.int32]
+    most: int
+
+    def prepare(self, gram: Gram) -> tuple[insertion.Problem, insertion.State]:
+        """Return the problem, and a state that the pieces write to, each its own variables."""
+        problem = insertion.Problem(
+            *gram.source, self.n, self.arc_cost, self.indptr, self.indices, self.rules
+        )
+        state = insertion.begin(self.order, self.most, np.diff(self.begins))
+        state.counts[:], state.parents[:] = self.counts, self.parents
+        return problem, state
+
+    def piece(
+        self,
+        gram: Gram,  # noqa: ARG002
+        prepared: tuple[insertion.Problem, insertion.State],
+        first: int,
+        last: int,
+        stop: Callable[[], bool] | None,  # noqa: ARG002
+    ) -> tuple[NDArray[Any], ...]:
+        """Return how many parents each variable has, what it costs, and the parents."""
+        (problem, state), block = prepared, self.variables[first:last]
+        insertion.fit(problem, state, block)
+        counts = state.counts[block]
+        parents = [state.parents_of(v) for v in block]
+        return counts, state.costs[block], np.concatenate([np.empty(0, dtype=np.int32), *parents])
 
 
 def possible(

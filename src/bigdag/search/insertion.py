@@ -129,6 +129,21 @@ class State(NamedTuple):
         """Return the parents of a variable; a view."""
         return self.parents[self.begins[v] : self.begins[v] + self.counts[v]]
 
+    def saved(self) -> tuple[NDArray[Any], ...]:
+        """Return all of the state that a search goes on from; some of it is not copied."""
+        return (
+            self.order, self.counts, self.parents[self.places()], self.costs, self.dirty,
+            self.queue, self.cursor,
+        )  # fmt: skip
+
+    def load(self, saved: tuple[NDArray[Any], ...]) -> None:
+        """Take over in place what `saved` returned, with the same room for parents."""
+        self.order[:], self.counts[:], parents = saved[:3]
+        self.rank[self.order] = np.arange(len(self.order))
+        self.parents[self.places()] = parents
+        self.costs[:], self.dirty[:], self.queue[:], self.cursor[:] = saved[3:]
+        self.factor_at[:], self.factors_used[:] = -1, 0
+
     def total(self) -> float:
         """Return the score: the sum of all costs."""
         return float(self.costs.sum())

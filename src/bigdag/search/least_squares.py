@@ -7,14 +7,14 @@ variables until nothing is gained; the moves are those of :mod:`bigdag.search.ar
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from bigdag.compiled import kernel
 from bigdag.engine import lasso, screening
-from bigdag.engine.exceeding import exceeding, unit_residuals
+from bigdag.engine.exceeding import Residuals, exceeding
 from bigdag.engine.objective import losses, on_correlation_scale
 from bigdag.engine.order import rank_of
 from bigdag.search import start_orders
@@ -63,10 +63,16 @@ class LeastSquaresSearch:
                 self.mask = run.limits.mask(self.mask)
         found = [run.possible(o) for o in learner._orders(run, ["least_variance"], support)]
         if isinstance(learner.lambda1, str):
-            run.lambda1 = choose_lambda1(
-                gram, found[0], mask=self.mask, gamma=learner.gamma, factor=learner.penalty_,
-                limits=run.limits, stop=run.out_of_time,
-            )  # fmt: skip
+            step = gram.step("lambda1", found[0], self.mask, learner.gamma, learner.penalty_)
+            if step.found is None:
+                run.lambda1 = choose_lambda1(
+                    gram, found[0], mask=self.mask, gamma=learner.gamma, factor=learner.penalty_,
+                    limits=run.limits, stop=run.out_of_time,
+                )  # fmt: skip
+                if not run.out_of_time():
+                    step.keep(lambda: ([run.lambda1],))
+            else:
+                run.lambda1 = float(step.found[0][0])
             run.answer_with(run.best_weights, run.best_order)  # its equation (1) has changed
         if self._is_exact():
             found = [start_orders.optimal_order(self._all_costs())]
@@ -127,8 +133,6 @@ class LeastSquaresSearch:
     ) -> NDArray[np.int64]:
         """Return pairs (u, v) as `_outside` does, each pair computed in one direction only."""
         gram, run, order = self.run.gram, self.run, arrangement.order
-        Z = gram.Z
-        assert Z is not None
         assert self.mask is not None
         rank = rank_of(order)
         rows = columns[np.argsort(rank[columns])]
@@ -138,7 +142,7 @@ class LeastSquaresSearch:
         limits = np.full(len(rows), _CORRELATED / np.sqrt(gram.n_samples))
         found = exceeding(
             gram, rows, order, limits, rank[rows],
-            lambda a, b: unit_residuals(Z, *coefficients, rows[a:b]), run.out_of_time,
+            Residuals(*coefficients, rows), run.out_of_time,
         )  # fmt: skip
         if found is None:
             return np.empty((0, 2), dtype=np.int64)
@@ -178,23 +182,41 @@ class LeastSquaresSearch:
 
     def _note(self, phase: str, arrangement: Arrangement) -> bool:
         weights, run = arrangement.weights, self.run
-        value = arrangement.value if arrangement.complete else None
-        run.offer(weights, arrangement.order, value)
+        _, order, value = self._answer(arrangement)
+        run.offer(weights, order, value)
         value = run.best_objective if value is None else value
         return run.step(phase, value, weights.nnz, lambda: weights) or run.out_of_time()
 
+    def _answer(
+        self, arrangement: Arrangement
+    ) -> tuple[sp.csc_array, NDArray[np.int64], float | None]:
+        """Return an arrangement as `Run.offer` takes it."""
+        value = arrangement.value if arrangement.complete else None
+        return arrangement.weights, arrangement.order, value
+
     def _improve(self, arrangement: Arrangement) -> None:
         """Insert while much is gained, turn arcs, then swap neighbours until that gains nothing."""
+        run = self.run
         if not arrangement.improve(lambda phase: self._note(phase, arrangement)):
             return
-        swapped = 1
-        while swapped:
-            swapped = 0
-            for parity in (0, 1):
-                if len(moves := arrangement.swaps(parity)):
-                    swapped += int(arrangement.attempt(moves).sum())
-                    if self._note("swap", arrangement):
-                        return
+        run.offer(*self._answer(arrangement))  # moves of a fit before were not noted
+        swapped, parity = 0, 0
+        step = run.gram.step("swaps", run.lambda1, *arrangement.saved())
+        if step.found is not None:
+            arrangement.load(step.found[:-1])
+            swapped, parity = step.found[-1].tolist()
+            run.offer(*self._answer(arrangement))
+        while True:
+            if len(moves := arrangement.swaps(parity)):
+                swapped += int(arrangement.attempt(moves).sum())
+                if self._note("swap", arrangement):
+                    return
+            parity = 1 - parity
+            if parity == 0:
+                if not swapped:
+                    return
+                swapped = 0
+            step.keep(partial(_with_place, arrangement, swapped, parity))
 
     def _all_costs(self) -> NDArray[np.float64]:
         """Return what each variable costs after every set of others (d, 2**d)."""
@@ -207,6 +229,11 @@ class LeastSquaresSearch:
                 gram, self.run.lambda1, mask=mask, tol=min(self.learner.tol, 1e-8)
             ).objective
         return costs
+
+
+def _with_place(arrangement: Arrangement, *place: int) -> tuple[Any, ...]:
+    """Return what swaps go on from: the arrangement, and where they are."""
+    return *arrangement.saved(), place
 
 
 def _inside(

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from bigdag.compiled import kernel
-from bigdag.engine.exceeding import exceeding, unit_residuals
+from bigdag.engine.exceeding import Residuals, exceeding
 from bigdag.engine.regression import COLLINEAR, GAIN, gain_of
 from bigdag.search import insertion
 
@@ -97,8 +97,7 @@ class Outside:
         ndarray of shape (m, 2), or None
             At most ten of each v, those that help most; None where a stop came first.
         """
-        gram, d, Z = self.gram, self.gram.d, self.gram.Z
-        assert Z is not None
+        gram, d = self.gram, self.gram.d
         keys = np.sort(_keys(state))
         changed, moved = np.ones(d, dtype=np.bool_), np.zeros(d, dtype=np.bool_)
         if self._seen is not None:
@@ -122,7 +121,7 @@ class Outside:
             ends = np.searchsorted(state.rank[others], state.rank[chosen])
             found = exceeding(
                 gram, chosen, others, limits[chosen], ends,
-                partial(_residuals, Z, state, coefficients, chosen), stop,
+                _residuals(state, coefficients, chosen), stop,
             )  # fmt: skip
             if found is None:
                 return None
@@ -135,6 +134,14 @@ class Outside:
         best, again = _weighed(gram, problem, state, possible)
         self._seen = _Seen(state.order.copy(), keys, again)
         return best
+
+    def saved(self) -> tuple[NDArray[Any], ...]:
+        """Return what the next look depends on beside the state."""
+        return () if self._seen is None else tuple(self._seen)
+
+    def load(self, state: insertion.State, again: NDArray[np.bool_]) -> None:
+        """Take a look at a state as done, after which ``again`` was the last that is saved."""
+        self._seen = _Seen(state.order.copy(), np.sort(_keys(state)), again)
 
     def _bounds(
         self, problem: insertion.Problem, state: insertion.State
@@ -230,17 +237,11 @@ def _keys(state: insertion.State) -> NDArray[np.int64]:
 
 
 def _residuals(
-    Z: NDArray[np.float64],
-    state: insertion.State,
-    values: NDArray[np.float64],
-    variables: NDArray[np.int64],
-    first: int,
-    last: int,
-) -> NDArray[np.float64]:
-    return unit_residuals(
-        Z, state.begins, state.begins[:-1] + state.counts, state.parents, values,
-        variables[first:last],
-    )  # fmt: skip
+    state: insertion.State, values: NDArray[np.float64], variables: NDArray[np.int64]
+) -> Residuals:
+    return Residuals(
+        state.begins[:-1], state.begins[:-1] + state.counts, state.parents, values, variables
+    )
 
 
 def _weighed(

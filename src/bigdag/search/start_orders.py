@@ -70,8 +70,13 @@ def r2_order(gram: Gram) -> NDArray[np.int64]:
     >>> int(r2_order(Gram(as_dataset(x)))[-1])
     0
     """
+    step = gram.step("r2")
+    if step.found is not None:
+        return step.found[0]
     # Rounded: with another number of threads the last digits differ.
-    return np.argsort(_explained(gram).round(9), kind="stable").astype(np.int64)
+    order = np.argsort(_explained(gram).round(9), kind="stable").astype(np.int64)
+    step.keep(lambda: (order,))
+    return order
 
 
 def random_order(d: int, rng: np.random.Generator | int | None = None) -> NDArray[np.int64]:
@@ -194,7 +199,7 @@ def _explained(gram: Gram) -> NDArray[np.float64]:
         if gram.C is not None and (gram.Z is None or gram.n_samples > gram.d):
             return r_squared_of_correlations(gram.C, gram.n_samples)
         assert gram.Z is not None
-        return r_squared_of_rows(gram.Z)
+        return r_squared_of_rows(gram.Z, gram)
 
 
 # ------------------------------------------------------------------ least variance left
@@ -262,7 +267,12 @@ def _sparse_order(
         residual = vectors * np.sqrt(np.maximum(values, 0.0))
     root = np.sqrt(gram.n_samples)
     indptr, indices = correlated(gram, _SUPPORT / root) if support is None else support
-    return _take(residual, gram.diag(), indptr, indices, _UPDATE / root, head)
+    step = gram.step("least variance", head, indptr, indices)
+    if step.found is not None:
+        return step.found[0]
+    order: NDArray[np.int64] = _take(residual, gram.diag(), indptr, indices, _UPDATE / root, head)
+    step.keep(lambda: (order,))
+    return order
 
 
 @kernel(fastmath=True)

@@ -11,7 +11,6 @@ system, each machine makes its own data sets there.
 
 from __future__ import annotations
 
-import gc
 import queue
 import secrets
 import tempfile
@@ -19,21 +18,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from bigdag.errors import BigdagError, ParameterError, missing_extra
+from bigdag.engine.on_dask import connected, on_dask, workers_of
+from bigdag.errors import BigdagError
 from bigdag.experiments.run.agenda import Agenda, Progress, Running
 from bigdag.experiments.run.child import WORKER, Child
 from bigdag.experiments.store import Store
 from bigdag.interrupts import terminable, undisturbed
 from bigdag.resources import format_bytes
 
-__all__ = ["joblib_on_cluster", "run_on_cluster"]
+__all__ = ["fits_on_cluster", "run_on_cluster"]
 
-_CONNECT = 10.0  # seconds to wait for a scheduler to answer
-_POLL = 0.1  # ... between looks on a worker whether its run has ended
+_POLL = 0.1  # seconds between looks on a worker whether its run has ended
 _WAIT = 0.25  # ... at the most between two looks of ours
 _AHEAD = 8  # runs sent beyond what the workers hold, so that a cluster that grows sees work
 _ASK = 2.0  # seconds between questions to the scheduler for its workers
@@ -101,7 +99,7 @@ def run_on_cluster(
         How it ended. An interrupt ends what is under way and is raised again.
     """
     with terminable():
-        client = _connect(address)
+        client = connected(address)
         try:
             agenda = Agenda(jobs, store, retry_failed, show)
             return _Sender(client, address, agenda, worker).run()
@@ -111,8 +109,8 @@ def run_on_cluster(
 
 
 @contextmanager
-def joblib_on_cluster(address: str) -> Iterator[None]:
-    """Give a context in which joblib, and with it a bootstrap, works on a Dask cluster.
+def fits_on_cluster(address: str) -> Iterator[None]:
+    """Give a context in which a fit, and joblib with its resamples, works on a Dask cluster.
 
     Parameters
     ----------
@@ -121,39 +119,13 @@ def joblib_on_cluster(address: str) -> Iterator[None]:
     """
     import joblib
 
-    client = _connect(address)
+    client = connected(address)
     try:
-        with joblib.parallel_config("dask", client=client):
+        with on_dask(client), joblib.parallel_config("dask", client=client):
             yield
     finally:
         with suppress(Exception):
             client.close(timeout=2)
-
-
-def _connect(address: str) -> Any:
-    try:
-        import distributed
-    except ImportError:
-        raise missing_extra("dask", "experiments", "Running on a cluster (--dask)") from None
-    connect: Any = distributed.Client
-    refusal: BigdagError
-    try:
-        return connect(address, timeout=_CONNECT, set_as_default=False)
-    except (OSError, TimeoutError):
-        refusal = BigdagError(
-            f"No Dask scheduler answers at {address} within {_CONNECT:.0f} s. Start one with "
-            "`dask scheduler`, and give the address that it prints. Nothing was run."
-        )
-    except (ValueError, TypeError) as error:
-        refusal = ParameterError(
-            f"{address!r} is no address of a Dask scheduler: {error}. It looks like "
-            "tcp://10.0.0.1:8786."
-        )
-    # The client that could not connect is garbage, and closes itself when it is collected. That
-    # takes a lock of Dask's: collected while another client or cluster starts, it would wait for
-    # ever, so it is collected now.
-    gc.collect()
-    raise refusal
 
 
 class _Sender:
@@ -207,23 +179,16 @@ class _Sender:
         if time.monotonic() < self._next_ask:
             return
         self._next_ask = time.monotonic() + _ASK
-        # Between versions of Dask, the default went from all workers to five and back.
-        known = signature(self._client.scheduler_info).parameters
-        try:
-            told = self._client.scheduler_info(
-                **({"n_workers": -1} if "n_workers" in known else {})
-            )
-        except (OSError, TimeoutError):
-            told = {}
+        told = workers_of(self._client)
         moment = time.monotonic()
-        if "workers" not in told:  # it is not connected, and tries to be again
+        if told is None:  # it is not connected, and tries to be again
             if moment - self._last_answer > _LOST or self._client.status == "closed":
                 raise BigdagError(
                     f"The Dask scheduler at {self._address} is gone. Every finished run is kept; "
                     "the same command again, with an address that answers, does what is missing."
                 )
             return
-        self._last_answer, found = moment, told["workers"].values()
+        self._last_answer, found = moment, told.values()
         self._resources = [
             each["resources"] for each in found if {"cores", "memory"} <= each["resources"].keys()
         ]

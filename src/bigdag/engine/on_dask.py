@@ -1,0 +1,561 @@
+"""The pieces of a fit on the workers of a Dask cluster.
+
+The rows go to each worker once, block by block, and stay there as long as the caller holds the
+futures that stand for them: where the caller is gone, Dask lets go of them. Then each task goes to
+every worker, and after it only the numbers of its pieces. A worker has at most one piece more than
+it has threads, so that one which comes later finds work. The pieces of a worker that is lost are
+done by others.
+"""
+
+from __future__ import annotations
+
+import gc
+import queue
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+import numpy as np
+
+from bigdag.engine.exceeding import exceeding_memory
+from bigdag.engine.executor import Arrays, Piece, Step, Task, Threads, executing
+from bigdag.errors import BigdagError, MemoryLimitError, ParameterError, missing_extra
+from bigdag.resources import blas_threads, format_bytes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigdag.engine.gram import Gram
+
+__all__ = ["OnDask", "connected", "on_dask", "workers_of"]
+
+_CONNECT = 10.0  # seconds to wait for a scheduler to answer
+_ASK = 1.0  # ... between questions to it for its workers
+_WAIT = 0.1  # ... at the most between two looks of ours
+_LOST = 30.0  # ... without a worker after which the cluster is given up
+_LOSSES = 5  # of one piece with its worker, after which it is given up
+_BLOCK = 2**26  # bytes of rows that are sent at a time
+_USABLE = 0.7  # of a worker's memory limit: beyond, Dask moves data to the disk
+
+
+# ------------------------------------------------------------------ on a worker
+
+
+class _Lost(Exception):
+    """The rows or the task are not on this worker, or not whole."""
+
+
+class _Held:
+    """What a worker keeps under a key while the caller holds the future of it."""
+
+    def __init__(self, key: str) -> None:
+        self.lock = threading.Lock()
+        _here[key] = self
+
+    def __reduce__(self) -> Any:
+        raise TypeError("what a worker holds stays there")
+
+
+class _HeldRows(_Held):
+    def __init__(self, key: str, shape: tuple[int, int], sd: NDArray[np.float64]) -> None:
+        from bigdag.engine.gram import Gram
+
+        super().__init__(key)
+        self.gram = Gram.of_rows(np.empty(shape), sd)
+        self.filled = 0
+
+
+class _HeldTask(_Held):
+    def __init__(self, key: str, rows: _HeldRows, task: Task) -> None:
+        super().__init__(key)
+        self.rows, self.task = rows, task
+        self.prepared: Any = None
+        self.is_prepared = False
+
+
+_here: WeakValueDictionary[str, Any] = WeakValueDictionary()
+
+
+def _found(key: str) -> Any:
+    held = _here.get(key)
+    if held is None:
+        raise _Lost(key)
+    return held
+
+
+def _hold_rows(
+    key: str, version: str, shape: tuple[int, int], sd: NDArray[np.float64]
+) -> _HeldRows:
+    from bigdag import __version__
+
+    if version != __version__:
+        raise BigdagError(
+            f"It has bigdag {__version__}, and the caller has {version}. Install the same version "
+            "everywhere."
+        )
+    return _HeldRows(key, shape, sd)
+
+
+def _fill(key: str, first: int, block: NDArray[np.float64]) -> None:
+    held = _found(key)
+    with held.lock:
+        if held.filled != first:  # it began anew in another process
+            raise _Lost(key)
+        held.gram.Z[first : first + len(block)] = block
+        held.filled += len(block)
+
+
+def _hold_task(key: str, rows: str, task: Task) -> _HeldTask:
+    held = _found(rows)
+    if held.filled < held.gram.d:
+        raise _Lost(rows)
+    return _HeldTask(key, held, task)
+
+
+def _do(key: str, first: int, last: int) -> Arrays:
+    held = _found(key)
+    gram = held.rows.gram
+    with blas_threads(1):
+        with held.lock:
+            if not held.is_prepared:
+                held.prepared, held.is_prepared = held.task.prepare(gram), True
+        done: Arrays = held.task.piece(gram, held.prepared, first, last, None)
+    return done
+
+
+# ------------------------------------------------------------------ on this side
+
+
+def connected(address: str) -> Any:
+    """Return a client of the scheduler at an address, or say in a sentence why there is none."""
+    try:
+        import distributed
+    except ImportError:
+        raise missing_extra("dask", "experiments", "Running on a cluster (--dask)") from None
+    connect: Any = distributed.Client
+    refusal: BigdagError
+    try:
+        return connect(address, timeout=_CONNECT, set_as_default=False)
+    except (OSError, TimeoutError):
+        refusal = BigdagError(
+            f"No Dask scheduler answers at {address} within {_CONNECT:.0f} s. Start one with "
+            "`dask scheduler`, and give the address that it prints. Nothing was run."
+        )
+    except (ValueError, TypeError) as error:
+        refusal = ParameterError(
+            f"{address!r} is no address of a Dask scheduler: {error}. It looks like "
+            "tcp://10.0.0.1:8786."
+        )
+    # The client that could not connect is garbage, and closes itself when it is collected. That
+    # takes a lock of Dask's: collected while another client or cluster starts, it would wait for
+    # ever, so it is collected now.
+    gc.collect()
+    raise refusal
+
+
+def workers_of(client: Any) -> dict[str, Any] | None:
+    """Return what a scheduler knows of its workers, by address; None where it does not answer."""
+    # Between versions of Dask, the default went from all workers to five and back.
+    known = signature(client.scheduler_info).parameters
+    try:
+        told = client.scheduler_info(**({"n_workers": -1} if "n_workers" in known else {}))
+    except (OSError, TimeoutError):
+        return None
+    found: dict[str, Any] | None = told.get("workers")
+    return found
+
+
+@contextmanager
+def on_dask(cluster: Any) -> Iterator[OnDask]:
+    """Give a context in which fits have their large parts done by a Dask cluster.
+
+    These are the passes over all pairs of variables, the lassos and the regressions of many
+    variables, and the R² of the start: most of the work of :class:`~bigdag.OrderSearch` from 5,000
+    variables on. The search itself stays with the caller. The answer is the same as without.
+
+    Parameters
+    ----------
+    cluster : distributed.Client or str
+        A client, or the address of a scheduler, such as "tcp://10.0.0.1:8786". Every worker needs
+        bigdag in the same version, and memory for the table in float64 and in float32.
+
+    Yields
+    ------
+    OnDask
+        How much was sent, in its attributes ``n_pieces``, ``n_lost`` and ``seconds``.
+
+    Examples
+    --------
+    >>> from distributed import Client, LocalCluster  # doctest: +SKIP
+    >>> with Client(LocalCluster(n_workers=2)) as client:  # doctest: +SKIP
+    ...     with bigdag.on_dask(client):
+    ...         model = OrderSearch(criterion="bic").fit(X)
+    """
+    client = connected(cluster) if isinstance(cluster, str) else cluster
+    if not hasattr(client, "scheduler_info") or getattr(client, "asynchronous", False):
+        raise ParameterError(
+            "on_dask needs a distributed.Client that is not asynchronous, or the address of a "
+            f"scheduler. Got {type(cluster).__name__!r} instead."
+        )
+    executor = OnDask(client)
+    try:
+        with executing(executor):
+            yield executor
+    finally:
+        executor.close()
+        if client is not cluster:
+            with suppress(Exception):  # a cluster that is gone cannot be left in good order
+                client.close(timeout=2)
+
+
+class OnDask:
+    """Does the pieces of tasks on the workers of a cluster, where correlations are not held.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster.
+
+    Attributes
+    ----------
+    n_pieces, n_lost : int
+        Pieces that workers have done, and those that went with a worker and were done again.
+    seconds : float
+        Time that passed while workers did pieces, with that of sending.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client, self._threads = client, Threads()
+        self._sent: WeakKeyDictionary[Gram, _Rows] = WeakKeyDictionary()
+        self.n_pieces, self.n_lost, self.seconds = 0, 0, 0.0
+
+    def admit(self, gram: Gram) -> None:
+        """Refuse a cluster of which no worker has memory for the rows."""
+        until = time.monotonic() + _LOST
+        while not (workers := workers_of(self._client)):
+            if time.monotonic() > until:
+                raise BigdagError(
+                    f"The cluster at {self._address} has no workers. Start some with `dask worker "
+                    "ADDRESS`. Nothing was run."
+                )
+            time.sleep(_WAIT)
+        need = _need(gram)
+        if not any(_fits(about, need) for about in workers.values()):
+            most = max(about["memory_limit"] for about in workers.values())
+            raise MemoryLimitError(
+                f"A worker needs {format_bytes(need)} of memory for its part of {gram.d:,} "
+                f"variables and {gram.n_samples:,} samples, beside what it holds already, and none "
+                f"of the {len(workers)} at {self._address} has so much: the largest has a limit of "
+                f"{format_bytes(most)}, of which {_USABLE:.0%} can be used. Start larger ones, or "
+                "use fewer variables."
+            )
+
+    def results(
+        self,
+        gram: Gram,
+        task: Task,
+        pieces: Sequence[Piece],
+        stop: Callable[[], bool] | None = None,
+    ) -> Iterator[tuple[int, Arrays]]:
+        """Yield the number and the result of each piece as it is done; fewer at a stop."""
+        if gram.C is not None or gram.Z is None:
+            yield from self._threads.results(gram, task, pieces, stop)
+            return
+        began = time.monotonic()
+        if gram not in self._sent:
+            self._sent[gram] = _Rows(self._client, gram)
+        sending = _Sending(self, self._sent[gram], task, pieces)
+        try:
+            for done in sending.run(stop):
+                self.n_pieces += 1
+                self.seconds += time.monotonic() - began
+                yield done
+                began = time.monotonic()
+        finally:
+            sending.close()
+            self.seconds += time.monotonic() - began
+
+    def step(self, gram: Gram, name: str, *inputs: Any) -> Step:
+        """Return a step that was never done before; it stays with the caller."""
+        return self._threads.step(gram, name, *inputs)
+
+    def forget(self, gram: Gram) -> None:
+        """Let the workers drop the rows."""
+        if (rows := self._sent.pop(gram, None)) is not None:
+            rows.close()
+
+    def close(self) -> None:
+        """Let the workers drop all rows."""
+        for gram in list(self._sent):
+            self.forget(gram)
+
+    @property
+    def _address(self) -> str:
+        return str(self._client.scheduler.address) if self._client.scheduler else "(closed)"
+
+
+class _Rows:
+    """The rows of one Gram, on some workers."""
+
+    def __init__(self, client: Any, gram: Gram) -> None:
+        self.client, self.gram = client, gram
+        self.need = _need(gram)
+        self.held: dict[str, tuple[str, Any]] = {}  # by worker: the key, and the future that holds
+
+    def send(self, workers: list[str]) -> list[str]:
+        """Send the rows to workers; return those that have them all, the same ones or fewer."""
+        from bigdag import __version__
+
+        gram, client = self.gram, self.client
+        assert gram.Z is not None
+        fresh = [w for w in workers if w not in self.held]
+        keys = {w: f"bigdag-rows-{secrets.token_hex(8)}" for w in fresh}
+        begun = {
+            w: client.submit(
+                _hold_rows, keys[w], __version__, gram.Z.shape, gram.sd, key=keys[w],
+                workers=[w], pure=False,
+            )
+            for w in fresh
+        }  # fmt: skip
+        whole = _that_worked(client, begun)
+        step = max(1, _BLOCK // (8 * gram.n_samples))
+        for first in range(0, gram.d, step):
+            if not whole:
+                break
+            data = gram.Z[first : first + step]
+            try:
+                block = client.scatter(data, workers=whole, broadcast=len(whole) > 1, hash=False)
+            except (OSError, TimeoutError, ValueError, KeyError):
+                whole = []  # a worker has gone meanwhile: all of them once more
+                break
+            whole = _that_worked(client, {
+                w: client.submit(_fill, keys[w], first, block, workers=[w], pure=False)
+                for w in whole
+            })  # fmt: skip
+            del block
+        self.held.update({w: (keys[w], begun[w]) for w in whole})
+        return [w for w in workers if w in self.held]
+
+    def drop(self, worker: str) -> None:
+        """Forget a worker that is gone."""
+        self.held.pop(worker, None)
+
+    def close(self) -> None:
+        """Let all workers drop them."""
+        self.held.clear()
+
+
+class _Sending:
+    """The pieces of one task, on their way to workers and back."""
+
+    def __init__(self, owner: OnDask, rows: _Rows, task: Task, pieces: Sequence[Piece]) -> None:
+        self._owner, self._rows, self._task, self._pieces = owner, rows, task, pieces
+        self._client = rows.client
+        self._waiting = deque(range(len(pieces)))
+        self._losses = [0] * len(pieces)
+        self._under_way: dict[str, tuple[int, str, Any]] = {}  # by key: piece, worker, future
+        self._ended: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._ready: dict[str, tuple[str, Any]] = {}  # by worker: the task's key, and its future
+        self._room: dict[str, int] = {}  # by worker: pieces that it may have at a time
+        self._next_ask, self._last_seen = 0.0, time.monotonic()
+
+    def run(self, stop: Callable[[], bool] | None) -> Iterator[tuple[int, Arrays]]:
+        while self._waiting or self._under_way:
+            if stop is not None and stop():
+                return
+            self._ask()
+            self._submit()
+            with suppress(queue.Empty):
+                key = self._ended.get(timeout=_WAIT)
+                while True:
+                    if (done := self._receive(key)) is not None:
+                        yield done
+                    self._submit()
+                    key = self._ended.get_nowait()
+
+    def close(self) -> None:
+        """Cancel what is under way, and let the workers drop the task."""
+        with suppress(Exception):
+            self._client.cancel([future for _, _, future in self._under_way.values()])
+        self._under_way.clear()
+        self._ready.clear()
+
+    # -------------------------------------------------------------- the workers
+
+    def _ask(self) -> None:
+        """Learn which workers there are, and make those that are new ready."""
+        moment = time.monotonic()
+        if moment < self._next_ask:
+            return
+        self._next_ask = moment + _ASK
+        found = workers_of(self._client)
+        if found:
+            self._last_seen = moment
+        elif moment - self._last_seen > _LOST or self._client.status == "closed":
+            raise BigdagError(
+                f"The Dask cluster at {self._owner._address} has no workers any more, or is gone. "
+                "The same command again does the fit anew, or what is missing from its checkpoint."
+            )
+        if found is None:
+            return
+        for worker in [w for w in {*self._ready, *self._rows.held} if w not in found]:
+            self._lose(worker)
+        able = [
+            w for w, about in found.items()
+            if w in self._rows.held or _fits(about, self._rows.need)
+        ]  # fmt: skip
+        if new := [w for w in able if w not in self._ready]:
+            self._make_ready(new)
+            self._room.update({w: found[w]["nthreads"] + 1 for w in new})
+
+    def _make_ready(self, workers: list[str]) -> None:
+        with_rows = self._rows.send(workers)
+        if not with_rows:
+            return
+        try:
+            task = self._client.scatter(
+                self._task, workers=with_rows, broadcast=len(with_rows) > 1, hash=False
+            )
+        except (OSError, TimeoutError, ValueError, KeyError):
+            return  # asked again soon
+        keys = {w: f"bigdag-task-{secrets.token_hex(8)}" for w in with_rows}
+        held = {
+            w: self._client.submit(
+                _hold_task, keys[w], self._rows.held[w][0], task, key=keys[w], workers=[w],
+                pure=False,
+            )
+            for w in with_rows
+        }  # fmt: skip
+        able = _that_worked(self._client, held)
+        for w in with_rows:
+            if w in able:
+                self._ready[w] = keys[w], held[w]
+            else:
+                self._lose(w)
+
+    def _lose(self, worker: str) -> None:
+        """Take back the pieces of a worker that is gone, or has lost its rows."""
+        self._ready.pop(worker, None)
+        self._rows.drop(worker)
+        for key, (number, where, future) in list(self._under_way.items()):
+            if where == worker:
+                del self._under_way[key]
+                with suppress(Exception):
+                    future.cancel()
+                self._again(number)
+
+    # -------------------------------------------------------------- the pieces
+
+    def _submit(self) -> None:
+        count = dict.fromkeys(self._ready, 0)
+        for _, worker, _ in self._under_way.values():
+            count[worker] = count.get(worker, 0) + 1
+        while self._waiting and count:
+            worker = min(count, key=lambda w: count[w] / self._room[w])
+            if count[worker] >= self._room[worker]:
+                return
+            number = self._waiting.popleft()
+            future = self._client.submit(
+                _do, self._ready[worker][0], *self._pieces[number],
+                key=f"bigdag-piece-{secrets.token_hex(8)}", workers=[worker], pure=False,
+            )  # fmt: skip
+            self._under_way[future.key] = number, worker, future
+            count[worker] += 1
+            future.add_done_callback(lambda done: self._ended.put(done.key))
+
+    def _receive(self, key: str) -> tuple[int, Arrays] | None:
+        """Return a piece that has ended; where it was lost, let it be done again."""
+        if (sent := self._under_way.pop(key, None)) is None:
+            return None  # taken back before
+        number, worker, future = sent
+        if future.status == "finished":
+            if (result := self._fetched(future, worker)) is not None:
+                return number, result
+            self._again(number)
+            return None
+        error = future.exception() if future.status == "error" else None
+        if error is not None and not _is_loss(error):
+            if isinstance(error, BigdagError | MemoryError):
+                raise BigdagError(f"The worker {worker} says: {error}") from error
+            raise error
+        self._again(number)
+        if isinstance(error, _Lost):
+            self._lose(worker)
+            self._next_ask = 0.0
+        return None
+
+    def _fetched(self, future: Any, worker: str) -> Arrays | None:
+        """Return the result of a piece; None where its worker went with it."""
+        patience = _ASK
+        while True:
+            try:
+                result: Arrays = future.result(timeout=patience)
+                return result
+            except TimeoutError:
+                found = workers_of(self._client)
+                if found is not None and worker not in found:
+                    return None
+                patience *= 2  # it may be large
+            except Exception as error:
+                if _is_loss(error) or isinstance(error, OSError | CancelledError):
+                    return None
+                raise
+
+    def _again(self, number: int) -> None:
+        self._owner.n_lost += 1
+        self._losses[number] += 1
+        if self._losses[number] > _LOSSES:
+            raise BigdagError(
+                f"A part of the work was lost with its worker {_LOSSES} times, as when a machine "
+                "lacks memory. Start workers with more memory, or fewer threads each."
+            )
+        self._waiting.appendleft(number)
+
+
+def _need(gram: Gram) -> int:
+    """Return about the bytes that a worker takes for the rows and one task on them."""
+    return 8 * gram.n_samples * gram.d + exceeding_memory(gram.n_samples, gram.d)
+
+
+def _fits(about: Any, need: int) -> bool:
+    """Tell whether a worker has memory; one without a limit is taken at its word."""
+    limit = about.get("memory_limit") or 0
+    held = about.get("metrics", {}).get("memory", 0)
+    return not limit or held + need <= _USABLE * limit
+
+
+def _is_loss(error: BaseException) -> bool:
+    from distributed import KilledWorker
+
+    return isinstance(error, KilledWorker | _Lost)
+
+
+def _that_worked(client: Any, futures: dict[str, Any]) -> list[str]:
+    """Wait for something on each worker; return those that did it, without those that are gone."""
+    while any(future.status == "pending" for future in futures.values()):
+        until = time.monotonic() + _ASK
+        while time.monotonic() < until:
+            if all(future.status != "pending" for future in futures.values()):
+                break
+            time.sleep(0.002)
+        else:
+            found = workers_of(client)
+            futures = {w: f for w, f in futures.items() if found is None or w in found}
+            if client.status == "closed":
+                return []
+    for worker, future in futures.items():
+        if future.status == "error" and not _is_loss(error := future.exception()):
+            if isinstance(error, ModuleNotFoundError | AttributeError):
+                raise BigdagError(
+                    f"The worker {worker} cannot do a fit: {error}. Install the same version of "
+                    "bigdag where the workers run."
+                ) from error
+            raise BigdagError(f"The worker {worker} says: {error}") from error
+    return [w for w, future in futures.items() if future.status == "finished"]

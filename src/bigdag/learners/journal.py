@@ -1,0 +1,352 @@
+"""What one fit has done so far, in a file, so that the same fit goes on after whatever ended it.
+
+A fit is a sequence of steps, each a function of what it begins with. So nothing of its course has
+to be kept: a fit that is begun again asks, before each step, whether it was done from the same
+beginning before. Steps are named by a digest of what they begin with. What is kept are the pieces
+of passes over the variables (:class:`Journalled` stands between a Gram and who does them), and how
+far each descent of the search has come.
+
+The file is a list of records, each with a digest. One that was cut short or is damaged is as good
+as not there. A file belongs to one table, one learner with its parameters, and one version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import os
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from bigdag.engine.executor import Arrays, Executor, Piece, Step, Task
+from bigdag.engine.limits import Limits
+from bigdag.errors import ParameterError
+from bigdag.writing import whole_file
+
+if TYPE_CHECKING:
+    from bigdag.engine.gram import Gram
+    from bigdag.learners.run import Run
+
+__all__ = ["Journal", "Journalled", "read_about"]
+
+_log = logging.getLogger("bigdag")
+_FORMAT = b"bigdag fit 1\n"
+_HEAD = struct.Struct("<16s16sQ")  # the key, the digest of what follows, and its length
+_ABOUT = b"about".ljust(16)
+_SECONDS = 1.0  # between two writes, at least
+_SLACK = 2**26  # bytes of records that newer ones replace, beyond which the file is written anew
+
+
+class _Place(NamedTuple):
+    """Where a record is: its payload."""
+
+    at: int
+    size: int
+
+
+class Journal:
+    """A file of arrays by name, which grows by whole records.
+
+    Parameters
+    ----------
+    path : path-like
+        The file; it is made if it is not there.
+    about : mapping
+        What the fit is of, as JSON would give it back.
+    explain : callable
+        Takes two such descriptions, and says in which entries they differ, or None.
+
+    Raises
+    ------
+    ParameterError
+        If the file is none that a fit wrote, or is of another fit.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Journal(f"{folder}/c", {"table": "t"}, lambda then, now: None) as journal:
+    ...         journal.keep(b"0" * 16, (np.arange(3),))
+    ...     with Journal(f"{folder}/c", {"table": "t"}, lambda then, now: None) as journal:
+    ...         journal.find(b"0" * 16)
+    (array([0, 1, 2]),)
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        about: Mapping[str, Any],
+        explain: Callable[[Mapping[str, Any], Mapping[str, Any]], str | None],
+    ) -> None:
+        self.path = Path(path)
+        self.about = dict(about)
+        if self.path.exists():
+            self.about = read_about(self.path)
+            if (told := explain(self.about, about)) is not None:
+                raise ParameterError(
+                    f"The checkpoint {self.path} is of another fit: {told}. Give another name, or "
+                    "remove the file to begin anew."
+                )
+        else:
+            with whole_file(self.path) as new:
+                new.write(_FORMAT + _record(_ABOUT, json.dumps(self.about).encode()))
+        self._file: BinaryIO = open(self.path, "r+b")  # noqa: SIM115
+        self._places: dict[bytes, _Place] = {}
+        self._new: dict[bytes, bytes] = {}  # payloads that are still to be written
+        self._replaced = 0
+        self._writes = True
+        self._read()
+        self._last = -math.inf
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def find(self, key: bytes) -> Arrays | None:
+        """Return what was kept under a key; None where nothing was, or it is damaged."""
+        if key in self._new:
+            return _unpacked(self._new[key])
+        if (place := self._places.get(key)) is None:
+            return None
+        self._file.seek(place.at - _HEAD.size)
+        _, digest, _ = _HEAD.unpack(self._file.read(_HEAD.size))
+        payload = self._file.read(place.size)
+        if _digest(key, payload) != digest:
+            del self._places[key]
+            return None
+        return _unpacked(payload)
+
+    def keep(self, key: bytes, arrays: Arrays) -> None:
+        """Keep arrays under a key, in place of what was kept there; written within a second."""
+        self._new[key] = _packed(arrays)
+        if time.monotonic() - self._last >= _SECONDS:
+            self.write()
+
+    def write(self) -> None:
+        """Write what is new."""
+        if not self._new or not self._writes:
+            self._new.clear()
+            return
+        records = [_record(key, payload) for key, payload in self._new.items()]
+        try:
+            at = self._file.seek(0, os.SEEK_END)
+            self._file.write(b"".join(records))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:  # the fit is not lost for that
+            self._writes = False
+            _log.warning("the checkpoint %s cannot be written any more: %s", self.path, error)
+            self._new.clear()
+            return
+        for key, record in zip(self._new, records):
+            self._note(key, at, len(record) - _HEAD.size)
+            at += len(record)
+        self._new.clear()
+        self._shorten()
+        self._last = time.monotonic()
+
+    def close(self) -> None:
+        """Write what is new, and close the file."""
+        self.write()
+        self._file.close()
+
+    def _note(self, key: bytes, at: int, size: int) -> None:
+        if (before := self._places.get(key)) is not None:
+            self._replaced += _HEAD.size + before.size
+        self._places[key] = _Place(at + _HEAD.size, size)
+
+    def _read(self) -> None:
+        """Find all whole records, and cut off what comes after them."""
+        end = self._file.seek(0, os.SEEK_END)
+        at = len(_FORMAT)
+        while at + _HEAD.size <= end:
+            self._file.seek(at)
+            key, _, size = _HEAD.unpack(self._file.read(_HEAD.size))
+            if at + _HEAD.size + size > end:
+                break
+            self._note(key, at, size)
+            at += _HEAD.size + size
+        if at < end:
+            self._file.truncate(at)
+
+    def _shorten(self) -> None:
+        """Write the file anew where much of it was replaced by newer records."""
+        size = self._file.seek(0, os.SEEK_END)
+        if self._replaced < max(_SLACK, size // 2):
+            return
+        with whole_file(self.path, force=True) as new:
+            new.write(_FORMAT)
+            for place in self._places.values():
+                self._file.seek(place.at - _HEAD.size)
+                new.write(self._file.read(_HEAD.size + place.size))
+        self._file.close()
+        self._file = open(self.path, "r+b")  # noqa: SIM115
+        self._places, self._replaced = {}, 0
+        self._read()
+
+
+def read_about(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return what the fit of a journal is of.
+
+    Raises
+    ------
+    ParameterError
+        If the file is none that a fit wrote.
+    """
+    try:
+        with open(path, "rb") as file:
+            if file.read(len(_FORMAT)) != _FORMAT:
+                raise ValueError("of another kind")
+            key, digest, size = _HEAD.unpack(file.read(_HEAD.size))
+            if key != _ABOUT or size > 2**24:
+                raise ValueError("of another kind")
+            payload = file.read(size)
+            if _digest(key, payload) != digest:
+                raise ValueError("damaged")
+            about: dict[str, Any] = json.loads(payload)
+            return about
+    except (OSError, ValueError, struct.error) as error:
+        raise ParameterError(
+            f"{os.fspath(path)} is no checkpoint that one fit of this version wrote, or it is "
+            "damaged. Give another name, or remove the file to begin anew."
+        ) from error
+
+
+class Journalled:
+    """An executor that asks a journal first, and tells it what another one has done.
+
+    Parameters
+    ----------
+    inner : Executor
+        Does what was not done before.
+    journal : Journal
+        What was.
+
+    Attributes
+    ----------
+    run : Run or None
+        The fit under way, whose history is kept with its steps.
+    """
+
+    def __init__(self, inner: Executor, journal: Journal) -> None:
+        self.inner, self.journal = inner, journal
+        self.run: Run | None = None
+
+    def admit(self, gram: Gram) -> None:
+        """Refuse what the other one would refuse."""
+        self.inner.admit(gram)
+
+    def results(
+        self,
+        gram: Gram,
+        task: Task,
+        pieces: Sequence[Piece],
+        stop: Callable[[], bool] | None = None,
+    ) -> Iterator[tuple[int, Arrays]]:
+        """Yield the number and the result of each piece: those done before, and then the others."""
+        name = _key("pieces", type(task).__qualname__, task, gram)
+        keys = [_key(name, first, last) for first, last in pieces]
+        missing = []
+        for number, key in enumerate(keys):
+            if (found := self.journal.find(key)) is None:
+                missing.append(number)
+            else:
+                yield number, found
+        if not missing:
+            return
+        rest = [pieces[number] for number in missing]
+        for at, result in self.inner.results(gram, task, rest, stop):
+            if stop is None or not stop():  # else it may not be whole
+                self.journal.keep(keys[missing[at]], result)
+            yield missing[at], result
+
+    def step(self, gram: Gram, name: str, *inputs: Any) -> Step:
+        """Return a step of the search, which knows how far it came before."""
+        key = _key("step", name, inputs, gram)
+        found = self.journal.find(key)
+        if found is not None:
+            if self.run is not None:
+                self.run.restore(found[-1].tobytes())
+            found = found[:-1]
+
+        def keep(made: Callable[[], Sequence[Any]]) -> None:
+            story = b"" if self.run is None else self.run.story()
+            arrays = [np.asarray(array) for array in made()]
+            self.journal.keep(key, (*arrays, np.frombuffer(story, np.uint8)))
+
+        return Step(found, keep)
+
+    def forget(self, gram: Gram) -> None:
+        """Tell the other one."""
+        self.inner.forget(gram)
+
+
+# ------------------------------------------------------------------ records
+
+
+def _digest(key: bytes, payload: bytes) -> bytes:
+    return hashlib.blake2b(key + payload, digest_size=16).digest()
+
+
+def _record(key: bytes, payload: bytes) -> bytes:
+    return _HEAD.pack(key, _digest(key, payload), len(payload)) + payload
+
+
+def _packed(arrays: Arrays) -> bytes:
+    """Return arrays as bytes: what they are, as JSON in a line, and their values."""
+    whole = [np.ascontiguousarray(array) for array in arrays]
+    about = json.dumps([[array.dtype.str, array.shape] for array in whole])
+    return b"".join([about.encode(), b"\n", *(array.tobytes() for array in whole)])
+
+
+def _unpacked(payload: bytes) -> Arrays:
+    at = payload.index(b"\n") + 1
+    arrays = []
+    for kind, shape in json.loads(payload[: at - 1]):
+        dtype, count = np.dtype(kind), math.prod(shape)
+        array = np.frombuffer(payload, dtype, count, at)
+        arrays.append(array.reshape(shape).copy())
+        at += count * dtype.itemsize
+    return tuple(arrays)
+
+
+def _key(*parts: Any) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    _feed(digest, parts)
+    return digest.digest()
+
+
+def _feed(digest: Any, value: Any) -> None:
+    """Add a value to a digest: arrays, numbers, text, and what consists of them."""
+    from bigdag.engine.gram import Gram
+
+    if isinstance(value, np.ndarray):
+        digest.update(f"{value.dtype.str}{value.shape}".encode())
+        digest.update(np.ascontiguousarray(value).data)
+    elif sp.issparse(value):
+        _feed(digest, (value.shape, value.indptr, value.indices, value.data))
+    elif isinstance(value, Gram):
+        _feed(digest, (value.n_samples, value.d, value.C is not None, value.sd))
+    elif isinstance(value, Limits):
+        pass  # the same in all of a fit
+    elif is_dataclass(value):
+        _feed(digest, tuple(getattr(value, field.name) for field in fields(value)))
+    elif isinstance(value, tuple | list):
+        digest.update(f"({len(value)}".encode())
+        for one in value:
+            _feed(digest, one)
+    elif isinstance(value, bytes | str | int | float | bool | np.generic | None):
+        digest.update(f"{type(value).__name__}{value!r};".encode())
+    else:
+        raise TypeError(f"no digest of {type(value).__name__}")

@@ -1,0 +1,243 @@
+"""One fit that is killed and goes on to the same answer, and which files are refused."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from bigdag import DAG, BootstrapDAG, Knowledge, OrderSearch, simulate
+from bigdag.cli import app
+from bigdag.engine import exceeding as tiles
+from bigdag.engine import gram as moments
+from bigdag.errors import ParameterError
+from bigdag.learners import journal as module
+from bigdag.learners.journal import Journal
+
+WAYS = [
+    {"criterion": "bic"},
+    {"criterion": "bic", "restarts": 6, "random_state": 3},
+    {"criterion": "bic", "penalty": "auto"},
+    {"criterion": "bic", "knowledge": Knowledge(regulators=[f"x{i}" for i in range(80)])},
+    {"criterion": "least_squares", "candidates": "correlated"},
+    {"criterion": "least_squares", "candidates": "all"},
+    {"criterion": "least_squares", "lambda1": "bic"},
+]
+
+
+class Killed(BaseException):
+    """Ends a fit as abruptly as this process can."""
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Fits of some hundred variables in pieces, and with looks outside, as large ones have them."""
+    from bigdag.search import bic
+
+    monkeypatch.setattr(tiles, "_ROWS", 32)
+    monkeypatch.setattr(moments, "_ROWS", 32)
+    monkeypatch.setattr(module, "_SECONDS", 0.0)
+    monkeypatch.setattr(bic, "_ALL", 50)
+    monkeypatch.setattr(OrderSearch, "_hold", lambda self, d, only_moments: only_moments)
+
+
+def table(d=260, n=120, seed=0):
+    rng = np.random.default_rng(seed)
+    return simulate.sample(simulate.random_dag(d, 1, rng=rng), n, rng=rng)
+
+
+def same(one, other):
+    np.testing.assert_array_equal(one.order_, other.order_)
+    for part in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(one.weights_, part), getattr(other.weights_, part))
+    assert one.n_iter_ == other.n_iter_
+    columns = ["phase", "iteration", "objective", "arcs"]
+    pd.testing.assert_frame_equal(one.history_[columns], other.history_[columns])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_fit_killed_after_any_write_goes_on_to_the_same_answer(way, small, tmp_path, monkeypatch):
+    X = table(100 if "penalty" in way else 260)
+    plain = OrderSearch(**way).fit(X)
+    real = Journal.write
+    writes, last = [], [0]
+
+    def counted(self):
+        real(self)
+        writes.append(len(writes))
+        if len(writes) == last[0]:
+            raise Killed
+
+    monkeypatch.setattr(Journal, "write", counted)
+    same(OrderSearch(**way, checkpoint=tmp_path / "whole").fit(X), plain)
+    total = len(writes)
+    assert total > 8
+    for share in (0.2, 0.5, 0.8):  # the same file is killed three times, ever further on
+        writes.clear()
+        last[0] = max(2, int(share * total / 2))
+        with pytest.raises(Killed):
+            OrderSearch(**way, checkpoint=tmp_path / "c").fit(X)
+    writes.clear()
+    last[0] = 0
+    same(OrderSearch(**way, checkpoint=tmp_path / "c").fit(X), plain)
+    assert len(writes) < total
+    writes.clear()
+    same(OrderSearch(**way, checkpoint=tmp_path / "c").fit(X), plain)
+    assert len(writes) <= 1  # nothing was left to do
+
+
+@pytest.mark.parametrize("method", ["order-search", "order-search-bic"])
+def test_kill_9_at_any_moment(method, tmp_path):
+    rng = np.random.default_rng(5)
+    X = simulate.sample(simulate.random_dag(5400, 1, rng=rng), 60, rng=rng)
+    np.save(tmp_path / "t.npy", X.astype(np.float32))
+    words = [sys.executable, "-m", "bigdag.cli", "fit", "t.npy", "--method", method, "--quiet"]
+
+    def run(*more):
+        return subprocess.Popen([*words, *more], cwd=tmp_path, stderr=subprocess.DEVNULL)
+
+    sizes = []
+    for _ in range(2):
+        process = run("--checkpoint", "c", "--out", "x.parquet")
+        until = time.monotonic() + 100
+        file = tmp_path / "c"
+        before = sizes[-1] if sizes else 0
+        while process.poll() is None and time.monotonic() < until:
+            if file.exists() and file.stat().st_size > before + 2000:
+                time.sleep(rng.random() * 0.5)
+                break
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        sizes.append(file.stat().st_size)
+        if (tmp_path / "x.parquet").exists():
+            break
+    if not (tmp_path / "x.parquet").exists():
+        assert run("--checkpoint", "c", "--out", "x.parquet").wait() == 0
+    criterion = "bic" if method.endswith("bic") else "least_squares"
+    plain = OrderSearch(criterion=criterion).fit(np.load(tmp_path / "t.npy"))
+    found = DAG.load(tmp_path / "x.parquet").weights
+    assert (found != plain.weights_).nnz == 0
+    np.testing.assert_array_equal(found.data, plain.weights_.data)
+
+
+def test_a_file_that_was_cut_or_damaged_loses_only_that(small, tmp_path):
+    X = table()
+    plain = OrderSearch(criterion="bic").fit(X)
+    file = tmp_path / "c"
+    OrderSearch(criterion="bic", checkpoint=file).fit(X)
+    whole = file.read_bytes()
+    for size in (len(whole) - 1, len(whole) // 2, len(whole) // 5):
+        file.write_bytes(whole[:size])
+        same(OrderSearch(criterion="bic", checkpoint=file).fit(X), plain)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        broken = bytearray(whole)
+        for at in rng.integers(1000, len(whole), size=20):
+            broken[at] ^= 0xFF
+        file.write_bytes(bytes(broken))
+        same(OrderSearch(criterion="bic", checkpoint=file).fit(X), plain)
+
+
+def test_a_file_of_something_else_is_refused_by_name(small, tmp_path, monkeypatch):
+    X, file = table(60), tmp_path / "c"
+    learner = OrderSearch(criterion="bic", random_state=1, checkpoint=file)
+    learner.fit(X)
+    before = file.read_bytes()
+    for other, data, told in [
+        ({}, table(60, seed=1), "the table was another one"),
+        ({"gamma": 0.5}, X, "learner.gamma was 'auto' and is now 0.5"),
+        ({"criterion": "least_squares"}, X, "learner.criterion was 'bic'"),
+        ({"random_state": 2}, X, "seed was 1 and is now 2"),
+    ]:
+        changed = OrderSearch(**{**learner.get_params(), **other})
+        with pytest.raises(ParameterError, match=f"is of another fit: .*{told}"):
+            changed.fit(data)
+    monkeypatch.setattr("bigdag.__version__", "9.9")
+    with pytest.raises(ParameterError, match=r"version was .* and is now '9.9'"):
+        learner.fit(X)
+    monkeypatch.undo()
+    for limit in ({"n_jobs": 1}, {"time_limit": 100.0}, {"max_iter": 100}, {"memory_limit": "9GB"}):
+        OrderSearch(**{**learner.get_params(), **limit}).fit(X)  # may change
+    assert file.read_bytes()[:200] == before[:200]
+    for content in (b"", b"a,b\n1,2\n", b"bigdag fit 1\n", before[:40]):
+        file.write_bytes(content)
+        with pytest.raises(ParameterError, match="is no checkpoint that one fit of this version"):
+            learner.fit(X)
+        assert file.read_bytes() == content
+    with pytest.raises(ParameterError, match="checkpoint must be the name of a file"):
+        OrderSearch(checkpoint=7).fit(X)
+
+
+def test_a_fit_without_a_seed_goes_on_with_the_same_chance(small, tmp_path):
+    X = table(100)
+    way = {"criterion": "bic", "restarts": 4, "checkpoint": tmp_path / "c"}
+    same(OrderSearch(**way).fit(X), OrderSearch(**way).fit(X))
+
+
+def test_a_time_limit_ends_a_fit_that_goes_on_later(small, tmp_path):
+    X = table()
+    plain = OrderSearch(criterion="bic").fit(X)
+    file = tmp_path / "c"
+    ended = OrderSearch(criterion="bic", max_iter=2, checkpoint=file).fit(X)
+    assert ended.status_ == "max_iter"
+    same(OrderSearch(criterion="bic", checkpoint=file).fit(X), plain)
+
+
+def test_records_that_newer_ones_replace_do_not_fill_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_SLACK", 10_000)
+    monkeypatch.setattr(module, "_SECONDS", 0.0)
+    keys = [bytes([k]) * 16 for k in range(3)]
+    with Journal(tmp_path / "c", {}, lambda then, now: None) as journal:
+        for i in range(200):
+            journal.keep(keys[i % 3], (np.full(100, i),))
+        assert (tmp_path / "c").stat().st_size < 30_000
+        assert [journal.find(key)[0][0] for key in keys] == [198, 199, 197]
+    with Journal(tmp_path / "c", {}, lambda then, now: None) as journal:
+        assert [journal.find(key)[0][0] for key in keys] == [198, 199, 197]
+
+
+def test_a_full_disk_does_not_end_the_fit(small, tmp_path, monkeypatch, caplog):
+    real, calls = os.fsync, []
+
+    def full(descriptor):
+        calls.append(descriptor)
+        if len(calls) > 2:
+            raise OSError(28, "No space left on device")
+        real(descriptor)
+
+    X = table(100)
+    monkeypatch.setattr(os, "fsync", full)
+    found = OrderSearch(criterion="bic", checkpoint=tmp_path / "c").fit(X)
+    monkeypatch.undo()
+    assert "cannot be written any more: [Errno 28]" in caplog.text
+    assert (found.weights_ != OrderSearch(criterion="bic").fit(X).weights_).nnz == 0
+
+
+def test_the_command_and_the_bootstrap(tmp_path):
+    pd.DataFrame(table(20)).to_csv(tmp_path / "t.csv", index=False)
+
+    def invoke(*words):
+        return CliRunner().invoke(app, ["fit", str(tmp_path / "t.csv"), *map(str, words)])
+
+    once = ("--method", "order-search", "--checkpoint", tmp_path / "c")
+    first = invoke(*once, "--out", tmp_path / "a.json")
+    again = invoke(*once, "--out", tmp_path / "b.json")
+    assert (first.exit_code, again.exit_code) == (0, 0), first.output
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    refused = invoke(*once, "--lambda1", 0.2, "--out", tmp_path / "x.json")
+    assert refused.exit_code == 2
+    assert "learner.lambda1 was 0.1 and is now 0.2" in refused.output.replace("\n", " ")
+    refused = invoke(*once, "--check-units", "--out", tmp_path / "x.json")
+    assert "goes without --checkpoint" in refused.output.replace("\n", " ")
+    refused = invoke("--checkpoint", tmp_path / "c", "--out", tmp_path / "x.json", "--method", "gd")
+    assert "--checkpoint goes with --bootstrap" in refused.output.replace("\n", " ")
+    inner = OrderSearch(checkpoint=tmp_path / "c")
+    assert BootstrapDAG(inner, n_resamples=2).fit(table(20)).n_resamples_ == 2

@@ -1,0 +1,220 @@
+"""One fit on a real Dask cluster of two processes, one of which is killed on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import dask.array
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster
+from typer.testing import CliRunner
+
+import bigdag
+from bigdag import DAG, Knowledge, OrderSearch, simulate
+from bigdag.cli import app
+from bigdag.data.dataset import as_dataset
+from bigdag.engine import exceeding as tiles
+from bigdag.engine import gram as moments
+from bigdag.engine import on_dask as module
+from bigdag.errors import BigdagError, DataError, MemoryLimitError, ParameterError
+from bigdag.resources import memory_held
+
+WAYS = [
+    {"criterion": "bic"},
+    {"criterion": "least_squares"},
+    {"criterion": "least_squares", "candidates": "all"},
+]
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as made,
+    ):
+        yield made
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Fits of some hundred variables in pieces as those of a hundred thousand are."""
+    monkeypatch.setattr(tiles, "_ROWS", 32)
+    monkeypatch.setattr(moments, "_ROWS", 32)
+    monkeypatch.setattr(OrderSearch, "_hold", lambda self, d, only_moments: only_moments)
+
+
+def table(d=260, n=120, seed=0):
+    rng = np.random.default_rng(seed)
+    return simulate.sample(simulate.random_dag(d, 1, rng=rng), n, rng=rng)
+
+
+def same(one, other):
+    np.testing.assert_array_equal(one.order_, other.order_)
+    for part in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(one.weights_, part), getattr(other.weights_, part))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_answer_is_the_same_to_the_last_bit(client, small, way):
+    X = table()
+    here = OrderSearch(**way).fit(X)
+    with bigdag.on_dask(client) as cluster:
+        there = OrderSearch(**way).fit(X)
+        assert cluster.n_pieces > 8
+    same(here, there)
+    assert cluster.n_lost == 0
+
+
+def test_with_what_is_known_beforehand(client, small):
+    X = table(seed=3)
+    known = Knowledge(regulators=[f"x{i}" for i in range(60)], forbidden_edges=[("x0", "x1")])
+    for criterion in ("bic", "least_squares"):
+        learner = OrderSearch(criterion=criterion, knowledge=known, candidates="correlated")
+        here = learner.fit(X).weights_.copy()
+        with bigdag.on_dask(client) as cluster:
+            learner.fit(X)
+        assert cluster.n_pieces
+        assert (learner.weights_ != here).nnz == 0
+
+
+def held(client):
+    return sum(client.run(lambda: len(module._here)).values())
+
+
+def test_the_rows_are_sent_once_and_dropped_at_the_end(client, small, monkeypatch):
+    sent = []
+    scatter = client.scatter
+    monkeypatch.setattr(
+        client, "scatter",
+        lambda data, **more: (sent.append(getattr(data, "shape", None)), scatter(data, **more))[1],
+    )  # fmt: skip
+    X = table()
+    with bigdag.on_dask(client):
+        OrderSearch(criterion="bic").fit(X)
+    assert sent.count((260, 120)) == 1
+    until = time.monotonic() + 20
+    while held(client) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert held(client) == 0
+
+
+def test_the_pieces_of_a_killed_worker_are_done_again(small, monkeypatch):
+    X = table()
+    here = OrderSearch(criterion="bic").fit(X)
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        workers = list(client.run(os.getpid).values())
+        receive = module._Sending._receive
+
+        def kill_one(self, key):
+            if len(workers) == 2:
+                os.kill(workers.pop(), signal.SIGKILL)
+            return receive(self, key)
+
+        monkeypatch.setattr(module._Sending, "_receive", kill_one)
+        with bigdag.on_dask(client) as executor:
+            there = OrderSearch(criterion="bic").fit(X)
+        assert len(workers) == 1
+        assert executor.n_lost > 0
+    same(here, there)
+
+
+def test_all_workers_may_be_lost_at_once(small, monkeypatch):
+    """The nanny of each starts it again, and the rows are sent anew."""
+    X = table()
+    here = OrderSearch().fit(X)
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        workers = list(client.run(os.getpid).values())
+        receive = module._Sending._receive
+
+        def kill_it(self, key):
+            if workers:
+                os.kill(workers.pop(), signal.SIGKILL)
+            return receive(self, key)
+
+        monkeypatch.setattr(module._Sending, "_receive", kill_it)
+        with bigdag.on_dask(client):
+            there = OrderSearch().fit(X)
+    same(here, there)
+
+
+def test_a_cluster_with_too_little_memory_is_refused_before_the_work(client, small, monkeypatch):
+    monkeypatch.setattr(module, "_USABLE", 1e-6)
+    with (
+        bigdag.on_dask(client),
+        pytest.raises(MemoryLimitError, match=r"A worker needs .* 260 variables .* limit of"),
+    ):
+        OrderSearch(criterion="bic").fit(table())
+
+
+def test_a_cluster_that_is_gone_is_one_sentence(small, monkeypatch):
+    monkeypatch.setattr(module, "_LOST", 1.0)
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        receive = module._Sending._receive
+
+        def close_all(self, key):
+            threading.Thread(target=cluster.scale, args=(0,)).start()
+            return receive(self, key)
+
+        monkeypatch.setattr(module._Sending, "_receive", close_all)
+        learner = OrderSearch(criterion="bic")
+        with bigdag.on_dask(client), pytest.raises(BigdagError, match="no workers"):
+            learner.fit(table(900, 60))
+        assert not hasattr(learner, "dag_")
+
+
+def test_an_error_on_a_worker_is_told_and_a_time_limit_ends_the_work(client, small):
+    X = table()
+    with bigdag.on_dask(client):
+        stopped = OrderSearch(criterion="bic", time_limit=1e-6).fit(X)
+    assert stopped.status_ == "time_limit"
+    with pytest.raises(ParameterError, match=r"needs a distributed\.Client"), bigdag.on_dask(7):
+        pass
+
+
+def test_the_command(client, tmp_path):
+    X = table(60)
+    pd.DataFrame(X, columns=[f"g{i}" for i in range(60)]).to_parquet(tmp_path / "t.parquet")
+    address = client.scheduler.address
+    for more in ([], ["--dask", address]):
+        done = CliRunner().invoke(app, [
+            "fit", str(tmp_path / "t.parquet"), "--method", "order-search-bic", *more,
+            "--out", str(tmp_path / f"{len(more)}.parquet"),
+        ])  # fmt: skip
+        assert done.exit_code == 0, done.output
+    assert DAG.load(tmp_path / "0.parquet") == DAG.load(tmp_path / "2.parquet")
+
+
+@pytest.mark.parametrize("chunks", [(50, 7), (120, 20), (13, 20)])
+def test_a_dask_array_is_gathered_by_blocks(chunks):
+    X = table(20).astype(np.float32)
+    blocks = dask.array.from_array(X, chunks=chunks)
+    np.testing.assert_array_equal(as_dataset(blocks).X, as_dataset(X).X)
+
+
+def test_a_dask_array_that_does_not_fit_is_read_in_one_pass():
+    X = np.random.default_rng(0).normal(size=(200_000, 5))
+    blocks = dask.array.from_array(X, chunks=(10_000, 5))
+    limit = memory_held() + 28 * 2**20
+    with pytest.warns(match="one pass"):
+        data = as_dataset(blocks, memory_limit=limit)
+    np.testing.assert_allclose(data.covariance, np.cov(X.T, bias=True), atol=1e-12)
+
+
+def test_a_dask_array_of_unknown_size_is_refused():
+    X = dask.array.from_array(np.eye(4), chunks=2)
+    with pytest.raises(DataError, match="compute_chunk_sizes"):
+        as_dataset(X[X[:, 0] > 0])
