@@ -544,3 +544,20 @@ def test_a_required_arc_of_a_constant_column_is_an_arc():
         model.fit(X)
     assert model.weights_[2, 1] != 0
     assert model.weights_[3, 2] != 0
+
+
+@pytest.mark.parametrize("penalty", [0, 1e5])
+def test_arcs_that_cost_nothing_or_everything(penalty):
+    X = simulate.sample(simulate.random_dag(8, 1, rng=0), 100, rng=1)
+    learner = OrderSearch(criterion="bic", penalty=penalty)
+    model = BootstrapDAG(learner, n_resamples=12, random_state=0, n_jobs=1).fit(X)
+    assert np.isfinite(model.adjacency_prob_.data).all()
+    assert (model.adjacency_prob_.nnz == 0) == (penalty > 0)
+
+
+def test_what_is_required_is_certain():
+    X = np.random.default_rng(0).normal(size=(200, 6))
+    known = Knowledge(required_edges=[("x0", "x1")])
+    learner = OrderSearch(criterion="bic", knowledge=known)
+    model = BootstrapDAG(learner, n_resamples=20, random_state=0, n_jobs=1).fit(X)
+    assert model.adjacency_prob_[0, 1] == model.edge_prob_[0, 1] == 1

@@ -133,8 +133,8 @@ def test_the_place_of_the_least_loss_is_the_answer_after_steps_too_far():
         descent.scale_rates(rate)
         descent.step()
     convergence.reached(descent.evaluate())
-    lowest = convergence.best
-    assert descent.evaluate() > 2 * lowest
-    assert convergence.go_back()
-    assert descent.evaluate() == lowest
-    assert not convergence.go_back()
+    assert descent.evaluate() > 2 * convergence.best
+    descent.go_to(convergence.clearly_lower())
+    assert descent.evaluate() == convergence.best
+    assert not convergence.reached(convergence.best)
+    assert convergence.clearly_lower() is None

@@ -251,7 +251,7 @@ def test_a_scheduler_that_goes_away_is_a_sentence_and_nothing_is_lost(path, tmp_
 
 def test_without_dask_it_is_one_sentence(path, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(MissingExtraError, match=r"--dask\) needs the package 'dask'.*experiments"):
+    with pytest.raises(MissingExtraError, match=r"--dask\) needs the package 'dask'.*pip install"):
         run(path, [make_job(0)], "tcp://127.0.0.1:1")
 
 

@@ -22,8 +22,9 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from bigdag.cli import app
+from bigdag.engine import on_dask
 from bigdag.errors import BigdagError
-from bigdag.experiments.run import cluster, runner
+from bigdag.experiments.run import runner
 from bigdag.experiments.store import Store
 from bigdag.learners.methods import METHODS
 from fake_runs import WORKER, gone, started, wait_until
@@ -181,7 +182,7 @@ def test_a_newer_store_and_one_that_is_none_exit_with_1(fake):
 
 
 def test_an_address_with_nobody_there_exits_with_1(monkeypatch):
-    monkeypatch.setattr(cluster, "_CONNECT", 0.5)
+    monkeypatch.setattr(on_dask, "_CONNECT", 0.5)
     _, stderr = experiment("run", "mine.toml", "--dask", "tcp://127.0.0.1:1", code=1)
     assert "No Dask scheduler answers at tcp://127.0.0.1:1" in stderr
 

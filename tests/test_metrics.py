@@ -562,7 +562,7 @@ def test_parent_aid_equals_gadjid_on_dense_matrices():
 
 def test_without_gadjid(monkeypatch):
     monkeypatch.setitem(sys.modules, "gadjid", None)
-    with pytest.raises(MissingExtraError, match="bigdag\\[distances\\]"):
+    with pytest.raises(MissingExtraError, match="pip install 'gadjid"):
         metrics.parent_aid(np.zeros((2, 2)), np.zeros((2, 2)))
 
 

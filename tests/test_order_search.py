@@ -43,7 +43,11 @@ class TestBIC(LearnerContract):
     make = staticmethod(lambda: OrderSearch(criterion="bic"))
 
     def worth(self, run):
-        gram = Gram(run.data)  # that of the run may be released
+        if run.gram.Z is not None or run.gram.C is not None:  # they are released at the end
+            everyone = np.arange(run.gram.d)
+            S = run.gram.block(everyone, everyone) * np.outer(run.gram.sd, run.gram.sd)
+            self.data = Dataset.from_covariance(S, run.gram.n_samples)
+        gram = Gram(self.data)
         share = 2 * losses(gram, run.best_weights) * gram.inverse_sd**2
         cost = arc_cost(gram.n_samples, gram.d) * run.best_weights.nnz
         return float(gram.n_samples * np.log(np.maximum(share, 1e-12)).sum() + cost)

@@ -570,8 +570,12 @@ def test_a_quantity_as_batch_is_sent_to_adjust():
 
 
 def test_a_code_for_missing_values_that_is_no_number_is_refused():
-    with pytest.raises(ParameterError, match="missing_code must be a number"):
-        bigdag.prepare(np.ones((5, 2)), missing_code="none")
+    for given in ("none", None, np.nan, [1, "x"]):
+        with pytest.raises(ParameterError, match="missing_code must be a number"):
+            bigdag.prepare(np.ones((5, 2)), missing_code=given)
+    table = np.random.default_rng(0).normal(size=(5, 2))
+    notes = bigdag.prepare(table, missing_code=np.int64(-999)).notes
+    assert notes == ("No value is -999, which was to count as missing (missing_code).",)
 
 
 class Counted(str):

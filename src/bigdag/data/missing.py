@@ -101,10 +101,10 @@ def likely_codes(X: FloatArray) -> list[Codes]:
     >>> likely_codes(np.array([[1.0, 5.0], [-999.0, 6.0], [2.5, 999.0], [-999.0, 7.0]]))
     [Codes(code=-999.0, columns=array([0]), n_values=2)]
     """
-    found: dict[float, tuple[list[int], int]] = {}
     low, high = np.empty(X.shape[1]), np.empty(X.shape[1])
     for part in column_blocks(*X.shape):
         low[part], high[part] = np.fmin.reduce(X[:, part]), np.fmax.reduce(X[:, part])
+    found: dict[float, dict[int, int]] = {}  # how many values there are in which columns
     for j in np.flatnonzero(np.isin(low, _CODES) | np.isin(high, _CODES)).tolist():
         for code, sign in ((low[j], 1.0), (high[j], -1.0)):
             column = sign * X[:, j]
@@ -113,9 +113,8 @@ def likely_codes(X: FloatArray) -> list[Codes]:
             if code not in _CODES or here.sum() < _FEWEST_CODES or not len(rest):
                 continue
             if rest.min() - sign * code > np.ptp(rest) > 0:
-                columns, count = found.setdefault(float(code), ([], 0))
-                found[float(code)] = ([*columns, j], count + int(here.sum()))
-    return [Codes(code, np.array(at), count) for code, (at, count) in sorted(found.items())]
+                found.setdefault(float(code), {})[j] = int(here.sum())
+    return [Codes(code, np.array(list(at)), sum(at.values())) for code, at in sorted(found.items())]
 
 
 def codes_to_missing(X: FloatArray, codes: Sequence[float]) -> int:

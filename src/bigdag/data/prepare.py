@@ -114,13 +114,16 @@ class Wishes:
 
 def _numbers(given: Any) -> tuple[float, ...]:
     """Return numbers that stand for missing values, or refuse what is none."""
-    values = (given,) if isinstance(given, (int, float, str)) else tuple(given)
     try:
-        return tuple(float(value) for value in values)
+        listed: Any = [given] if np.isscalar(given) else given
+        values = tuple(float(value) for value in listed)
     except (TypeError, ValueError):
+        values = (np.nan,)
+    if np.isnan(values).any():
         raise ParameterError(
             f"missing_code must be a number, or several, such as -999. Got {given!r} instead."
-        ) from None
+        )
+    return values
 
 
 @dataclass(frozen=True)
@@ -281,6 +284,7 @@ def _after(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
         both[name] = [*before.get(name, ()), *now[name]]
     both["groups"] = {**before.get("groups", {}), **now["groups"]}
     both["batch"] = now.get("batch") or before.get("batch")
+    both["missing_code"] = [*before.get("missing_code", ()), *now.get("missing_code", ())]
     return both
 
 
@@ -346,7 +350,9 @@ def _decoded(raw: Raw, codes: Sequence[float]) -> str:
     """Make codes missing values, in place, and say how many there were."""
     count = gaps.codes_to_missing(raw.X, codes)
     shown = " or ".join(f"{code:g}" for code in codes)
-    return f"{count:,} value{'s' * (count != 1)} of {shown} count{'s' * (count == 1)} as missing."
+    if not count:
+        return f"No value is {shown}, which was to count as missing (missing_code)."
+    return f"{count:,} value{'s' * (count > 1)} of {shown} count{'s' * (count == 1)} as missing."
 
 
 def _looked_at(raw: Raw, memory_limit: float | str | None, notes: list[str]) -> list[Finding]:

@@ -104,12 +104,14 @@ class Gram:
         if not hold:
             self.executor.admit(self)
         if dataset.X is not None:
-            if dataset.temporary and dataset.X.flags.owndata:
-                dataset.X.flags.writeable = True
             X = dataset.X.T
+            in_place = dataset.temporary and dataset.X.flags.owndata and X.flags.c_contiguous
+            if in_place:
+                dataset.X.flags.writeable = True
+                X = dataset.X.T
             self.sd = np.sqrt(np.einsum("ij,ij->i", X, X) / self.n_samples)
             scale = self._inverse_sd / np.sqrt(self.n_samples)
-            if X.flags.writeable:  # in place of the values
+            if in_place:
                 self.Z = np.multiply(X, scale[:, None], out=X)
             else:
                 self.Z = np.multiply(X, scale[:, None], order="C")

@@ -82,7 +82,8 @@ def probability_by_count(
     by_chance = 2 * pairs * (binomial @ np.exp(-(t**2) / 2))
     rare = (count >= 1) & (count >= _RARE[0] * total) & (count <= _RARE[1] * total)
     if rare.any() and pairs > 0:
-        by_chance *= max(1.0, float(found[rare].sum() / by_chance[rare].sum()))
+        expected_rare = max(float(by_chance[rare].sum()), 1e-300)
+        by_chance *= min(max(1.0, float(found[rare].sum()) / expected_rare), 1e300)
     worth = np.arange(threshold - _WEAKEST, threshold + _STRONGEST, _WORTH)
     by_worth = binomial @ np.exp(-((t[:, None] - worth) ** 2) / 2)
     often = (count >= 1) & (count > _RARE[1] * total)

@@ -146,13 +146,13 @@ class PenalisedLearner(TorchLearner):
                 value = descent.evaluate()
                 kept.copy_(W.detach())
                 arcs = int(torch.count_nonzero(kept))
-                if run.step(phase, float(at[0]), arcs, lambda: to_sparse(kept)):
-                    break
-                if convergence.reached(value):
+                converged = convergence.reached(value)  # which may take W elsewhere
+                if run.step(phase, float(at[0]), arcs, lambda: to_sparse(kept)) or converged:
                     break
         finally:
-            if convergence.go_back():  # the last steps led away from it
-                kept.copy_(W.detach())
+            lower = convergence.clearly_lower()
+            if lower is not None:  # the last steps led away from it
+                kept.copy_(lower)
             self.raw_weights_ = to_sparse(kept)
             answer_with_acyclic_part(run, self.raw_weights_)
         return kept

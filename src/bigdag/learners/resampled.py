@@ -103,12 +103,17 @@ class ResampledModel(FittedModel):
         """
         d, total = self.adjacency_freq_.shape[0], self.n_resamples_
         counts = np.rint(self.adjacency_freq_.data * total).astype(np.int64)
-        pairs = d * (d - 1) // 2
+        pairs, required = d * (d - 1) // 2, np.zeros(len(counts), dtype=bool)
         if self._limits is not None:
             pairs = min(pairs, self._limits.count())
-        found = np.bincount(counts, minlength=total + 1) // 2  # each pair is stored both ways
-        known = probability_by_count(found, float(np.sqrt(arc_cost)), pairs, self.feature_fraction)
-        return known[counts]
+            known = self._limits.required.astype(np.float64)
+            required = _entries(sp.csc_array(known + known.T), self.adjacency_freq_) > 0
+        # Each pair is stored both ways; of those that are required nothing is to be found.
+        found = np.bincount(counts[~required], minlength=total + 1) // 2
+        chances = probability_by_count(
+            found, float(np.sqrt(arc_cost)), pairs, self.feature_fraction
+        )
+        return np.where(required, 1.0, chances[counts])
 
     def _consensus(self, threshold: float, direction_threshold: float) -> DAG:
         found = agreement(

@@ -392,7 +392,7 @@ class Convergence:
         self._descent, self._decays, self._left = descent, decays, decays
         self._settled = Settled(tol, patience, floor)
         self._floor, self._returns = floor, 0
-        self._goes_back, self._now = goes_back, math.inf
+        self._goes_back, self._now = goes_back, -math.inf
         self._lowest: Any = None  # where the loss is least
 
     @property
@@ -402,15 +402,16 @@ class Convergence:
 
     def reached(self, loss: float) -> bool:
         """Take the loss after the next step."""
+        self._now = loss
         if self._goes_back and loss < self.best:
             where = self._descent.tensor.detach()
             self._lowest = where.clone() if self._lowest is None else self._lowest.copy_(where)
-        self._now = loss
         if not self._settled.reached(loss):
             return False
-        above = self.go_back()
-        if above and self._returns < _RETURNS:
+        lower = self.clearly_lower()
+        if lower is not None and self._returns < _RETURNS:
             self._returns += 1
+            self._descent.go_to(lower)
         elif self._left:
             self._left -= 1
         else:
@@ -419,14 +420,10 @@ class Convergence:
         self._settled.begin_window()
         return False
 
-    def go_back(self) -> bool:
-        """Go back to the least loss where the present one is clearly above it; tell whether."""
+    def clearly_lower(self) -> Any:
+        """Return the place of the least loss where the last one is clearly above it, else None."""
         above = self._now - self.best > _ABOVE * max(abs(self.best), self._floor)
-        if self._lowest is None or not above:
-            return False
-        self._descent.go_to(self._lowest)
-        self._now = self.best
-        return True
+        return self._lowest if above else None
 
     def undo_decays(self) -> None:
         """Give the descent the learning rates back that it began with."""

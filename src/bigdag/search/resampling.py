@@ -261,8 +261,9 @@ def _sampled(
     other = search(begin)
     if other is None:
         return None, norm, 0.0
-    arcs = max(1.0, float(other[1].counts.sum()))
-    excess = (found[1].total() - other[1].total()) / (shared.arc_cost * arcs)
+    cost = shared.arc_cost * max(1.0, float(other[1].counts.sum()))
+    worse = found[1].total() - other[1].total()
+    excess = worse / cost if cost > 0 else float(np.sign(worse))  # where arcs cost nothing
     return (other if excess > _WORSE else found), norm, excess
 
 
