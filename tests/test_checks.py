@@ -312,3 +312,13 @@ def test_numbers_that_stand_for_missing_values_are_found():
     gaps = table.replace(-999, np.nan)
     expected = bigdag.prepare(gaps, missing="pairwise")
     np.testing.assert_array_equal(prepared.data.covariance, expected.data.covariance)
+
+
+def test_rows_that_are_there_more_than_once_are_told():
+    rng = np.random.default_rng(0)
+    once = pd.DataFrame(rng.normal(size=(20, 6))).add_prefix("v")
+    found = bigdag.check(pd.concat([once] * 3)).set_index("finding")
+    assert found.loc["repeated rows", "detail"] == "40 of 60 rows are the same as an earlier one"
+    assert "repeated rows" not in set(bigdag.check(once)["finding"])
+    whole = pd.DataFrame(rng.integers(0, 2, size=(200, 3))).add_prefix("v")  # which are alike
+    assert "repeated rows" not in set(bigdag.check(whole)["finding"])

@@ -596,3 +596,11 @@ def test_each_name_is_looked_up_a_few_times_only():
     Counted.looked_up = 0
     follow(Raw(X, names, True, {}), Wishes(drop=["gene7"], adjust=["gene9"], transform="rank"))
     assert Counted.looked_up < 40 * d  # d for each name would be hours with 100,000
+
+
+def test_nothing_is_left_of_a_constant_column_when_effects_are_taken_out():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(60, 3)), columns=list("abc"))
+    table = table.assign(one=0.1, two=1e6 / 3, plate=rng.integers(0, 3, 60))
+    prepared = bigdag.prepare(table, batch="plate", transform="rank")
+    assert [n for n, c in zip(prepared.data.names, prepared.data.constant) if c] == ["one", "two"]

@@ -67,7 +67,9 @@ NoRefit = Annotated[bool, option("--no-refit", help="No lasso at the end.", pane
 WarmStart = Annotated[
     Path | None, option(exists=True, dir_okay=False, help="A DAG to begin from.", panel=METHOD)
 ]
-Seed = Annotated[int | None, option(help="Seed of the random numbers.", panel=METHOD)]
+Seed = Annotated[
+    int | None, option(help="Seed of the random numbers; 0 for resamples.", panel=METHOD)
+]
 NJobs = Annotated[int | None, option(help="Threads; all cores by default.", panel=METHOD)]
 MemoryLimit = Annotated[
     str | None, option(help="Memory of the whole process, such as 4GB.", panel=METHOD)

@@ -25,6 +25,8 @@ __all__ = ["COLUMNS", "Finding", "as_frame", "check", "findings"]
 _MANY_ZEROS = 0.3  # the share of values of a column that are exactly zero
 _WIDE = 2  # times as many columns as rows are far more
 _UNITS, _MOST_UNITS = 1e3, 1e4  # ratios of deviations: of 5 and 95 %, of the least and largest
+_ROW_COLUMNS = 64  # that tell whether two rows are the same
+_MANY_REPEATS = 0.01  # of all rows
 _FEWEST_ROWS = 10  # that tell a row number from chance
 _TIMES = (
     datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period,
@@ -160,6 +162,7 @@ def _all(raw: Raw) -> Iterator[Finding]:
             "--duplicates group makes one variable of each group.",
         )  # fmt: skip
     ordinary = live & ~numbering
+    yield from _repeats(X, np.flatnonzero(ordinary & ~facts.whole))
     yield from _scales(X, names, facts, ordinary)
     yield from _batches(X, names, facts, ordinary, raw)
     if d < 2:
@@ -263,6 +266,24 @@ def _row_numbers(X: FloatArray, names: Sequence[str], facts: Facts) -> npt.NDArr
         called = bool(facts.whole[j] and _ID_NAME.search(names[j]))
         found[j] = monotone or counting or called
     return found
+
+
+def _repeats(X: FloatArray, measured: npt.NDArray[np.int64]) -> Iterator[Finding]:
+    """Look for rows that are there more than once, in columns that are not whole numbers."""
+    if len(measured) < 2:
+        return
+    some = measured[np.linspace(0, len(measured) - 1, min(_ROW_COLUMNS, len(measured))).astype(int)]
+    rows = np.ascontiguousarray(X[:, some]) + 0.0  # without negative zeros
+    rows = rows[~np.isnan(rows).all(axis=1)]
+    different = len(np.unique(rows.view(np.dtype((np.void, rows.strides[0]))).ravel()))
+    again = len(rows) - different
+    if again >= max(2, _MANY_REPEATS * len(X)):
+        yield Finding(
+            "repeated rows", "warning", (),
+            f"{again:,} of {len(X):,} rows are the same as an earlier one",
+            "each counts as a sample of its own, so that chance looks like certainty",
+            "Keep one row of each, or the mean of replicates.",
+        )  # fmt: skip
 
 
 # ------------------------------------------------------------------ scales and units

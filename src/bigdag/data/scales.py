@@ -49,6 +49,7 @@ class Facts(NamedTuple):
         return self.whole & (self.lowest >= 0) & (self.distinct > 2)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of values that a fit refuses
 def column_facts(X: FloatArray) -> Facts:
     """Look at each column of X (n, d), of which NaN are missing values."""
     n, d = X.shape

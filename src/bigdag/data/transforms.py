@@ -40,6 +40,7 @@ __all__ = [
     "standardised",
 ]
 
+_ROUNDING = 1e-12  # of the largest value: what is left below it is rounding
 _BLOCK = 2**20  # values worked on at a time
 
 
@@ -296,6 +297,8 @@ def effects(X: FloatArray, Z: FloatArray) -> FloatArray:
 def residuals(X: FloatArray, Z: FloatArray, coefficients: FloatArray | None = None) -> None:
     """Take the effects of the terms Z (n, q) out of X (n, d), in place; the means stay.
 
+    Where nothing but rounding is left of a column, as of a constant one, it becomes constant.
+
     Examples
     --------
     >>> X = np.array([[1.0], [2.0], [11.0], [12.0]])
@@ -306,7 +309,12 @@ def residuals(X: FloatArray, Z: FloatArray, coefficients: FloatArray | None = No
     found = effects(X, Z) if coefficients is None else coefficients
     middle = Z - Z.mean(axis=0) if coefficients is None else Z
     for part in column_blocks(*X.shape):
-        X[:, part] -= middle @ found[:, part]
+        block = X[:, part]
+        size = np.fmax.reduce(np.abs(block))
+        block -= middle @ found[:, part]
+        low = np.fmin.reduce(block)
+        for j in np.flatnonzero(np.fmax.reduce(block) - low <= _ROUNDING * size):
+            block[~np.isnan(block[:, j]), j] = low[j]
 
 
 # ------------------------------------------------------------------ scikit-learn's transformers

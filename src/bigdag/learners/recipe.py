@@ -44,7 +44,13 @@ _OF_THE_BIC = ("gamma", "penalty", "knowledge")
 _log = logging.getLogger("bigdag")
 _OF_A_FIT = {"own variances": 0.35, "equal variances": 0.6}
 _MOST_POINTS = 200  # of a history that a DAG keeps
-_MINUTE, _FEWEST_RESAMPLES, _MOST_RESAMPLES = 60.0, 10, 100
+_MINUTE = 60.0  # seconds that resamples may take unasked
+_RESAMPLES = (
+    100,
+    50,
+    25,
+    10,
+)  # done unasked: in few steps, to depend on the clock less
 # What a search takes over from the method.
 _SHARED = ("random_state", "n_jobs", "memory_limit", "knowledge")
 
@@ -237,9 +243,9 @@ class Recipe:
             each = _OF_A_FIT[first.assumption or ""] * first.seconds
             if data.incomplete is not None:
                 each += data.incomplete.seconds
-            count = min(_MOST_RESAMPLES, int(_MINUTE / max(each, 1e-3)))
+            count = next((n for n in _RESAMPLES if n * each <= _MINUTE), 0)
             no_rows = data.X is None and data.incomplete is None
-            if no_rows or count < _FEWEST_RESAMPLES or not first.dag.n_arcs:
+            if no_rows or not count or not first.dag.n_arcs:
                 return first
             # Nobody asked for chance: without a seed the same table gives the same answer.
             wanted = {"n_resamples": count, "random_state": self.parameters.get("random_state", 0),
@@ -259,7 +265,7 @@ class Recipe:
                 return replace(first, trouble=f"The bootstrap after it failed: {error}")
             _log.warning("there are no resamples, for they failed: %s", error)
             return first
-        few = (last.n_resamples or 0) < min(_FEWEST_RESAMPLES, wanted["n_resamples"])
+        few = (last.n_resamples or 0) < min(_RESAMPLES[-1], wanted["n_resamples"])
         if few:  # interrupted: one fit on all rows says more
             return replace(first, status=last.status, seconds=watch.seconds)
         if limit is None and last.status == "time_limit":  # nobody asked for one
