@@ -86,6 +86,9 @@ def check_dag(
         display.show_dag_check(report)
 
 
+_BY_CHANCE = 0.05  # of shuffled graphs, that may be as good: of few variables some are equivalent
+
+
 def _conclusions(found: MarkovCheck) -> list[str]:
     """Say in sentences what a check tells."""
     said = []
@@ -107,14 +110,19 @@ def _conclusions(found: MarkovCheck) -> list[str]:
     if not said:
         said.append("The DAG implies no independence that could be tested.")
     if len(found.permuted) and found.n_arcs:
-        worse = int((found.permuted >= found.log_likelihood).sum())
-        said.append(
-            "Rows held out are likelier under the DAG than under any of "
-            f"{len(found.permuted)} graphs with its variables shuffled."
-            if not worse
-            else f"Rows held out are no likelier under the DAG than under {worse} of "
-            f"{len(found.permuted)} graphs with its variables shuffled: it does not suit them."
-        )
+        worse, tried = int((found.permuted >= found.log_likelihood).sum()), len(found.permuted)
+        if worse <= _BY_CHANCE * tried:
+            which = "any" if not worse else f"all but {worse}"
+            also = "" if not worse else ", and that may be as good a graph by another name"
+            said.append(
+                f"Rows held out are likelier under the DAG than under {which} of {tried} graphs "
+                f"with its variables shuffled{also}."
+            )
+        else:
+            said.append(
+                f"Rows held out are no likelier under the DAG than under {worse} of {tried} graphs "
+                "with its variables shuffled: it does not suit them."
+            )
     for other, what, advice in (
         (found.fewer, "a tenth of its arcs left out", "some of its arcs are chance"),
         (found.more, "a tenth more arcs", "some arcs are missing"),
