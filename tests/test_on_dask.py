@@ -176,6 +176,55 @@ def test_a_cluster_that_is_gone_is_one_sentence(small, monkeypatch):
         assert not hasattr(learner, "dag_")
 
 
+@pytest.mark.parametrize(("change", "told"), [
+    ({"memory_limit": 2**20}, r"A worker needs .* limit of"),
+    ({"status": "paused"}, r"Dask has paused 2"),
+])  # fmt: skip
+def test_workers_that_cannot_do_the_work_are_not_waited_for(
+    client, small, monkeypatch, change, told
+):
+    """The one that could was killed on the way, or Dask has paused those there are."""
+    monkeypatch.setattr(module, "_LOST", 1.0)
+    monkeypatch.setattr(module, "_ASK", 0.1)
+    receive, workers_of = module._Sending._receive, module.workers_of
+
+    def lose_all(self, key):
+        monkeypatch.setattr(module, "workers_of", lambda client: {
+            w: about | change for w, about in workers_of(client).items()
+        })  # fmt: skip
+        for worker in list(self._ready):
+            self._lose(worker)
+        return receive(self, key)
+
+    monkeypatch.setattr(module._Sending, "_receive", lose_all)
+    learner = OrderSearch(criterion="bic", time_limit=20)
+    with bigdag.on_dask(client), pytest.raises(MemoryLimitError, match=told):
+        learner.fit(table())
+
+
+def test_the_pieces_of_a_worker_that_dask_has_paused_are_done_by_others(client, small, monkeypatch):
+    monkeypatch.setattr(module, "_LOST", 0.5)
+    monkeypatch.setattr(module, "_ASK", 0.1)
+    paused, workers_of = sorted(module.workers_of(client))[0], module.workers_of
+    submit = client.submit
+
+    def held_back(function, *args, **more):
+        if function is module._do and more["workers"] == [paused]:  # it never comes to it
+            monkeypatch.setattr(module, "workers_of", lambda client: {
+                w: about | ({"status": "paused"} if w == paused else {})
+                for w, about in workers_of(client).items()
+            })  # fmt: skip
+            return submit(time.sleep, 3, **more)
+        return submit(function, *args, **more)
+
+    monkeypatch.setattr(client, "submit", held_back)
+    X = table()
+    with bigdag.on_dask(client) as executor:
+        there = OrderSearch(criterion="bic").fit(X)
+    assert executor.n_lost > 0
+    same(OrderSearch(criterion="bic").fit(X), there)
+
+
 def test_an_error_on_a_worker_is_told_and_a_time_limit_ends_the_work(client, small):
     X = table()
     with bigdag.on_dask(client):

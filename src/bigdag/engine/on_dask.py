@@ -39,7 +39,7 @@ __all__ = ["OnDask", "connected", "on_dask", "workers_of"]
 _CONNECT = 10.0  # seconds to wait for a scheduler to answer
 _ASK = 1.0  # ... between questions to it for its workers
 _WAIT = 0.1  # ... at the most between two looks of ours
-_LOST = 30.0  # ... without a worker after which the cluster is given up
+_LOST = 30.0  # ... without a worker that can do the work, after which the cluster is given up
 _LOSSES = 5  # of one piece with its worker, after which it is given up
 _BLOCK = 2**26  # bytes of rows that are sent at a time
 _USABLE = 0.7  # of a worker's memory limit: beyond, Dask moves data to the disk
@@ -246,16 +246,8 @@ class OnDask:
                     "ADDRESS`. Nothing was run."
                 )
             time.sleep(_WAIT)
-        need = _need(gram)
-        if not any(_fits(about, need) for about in workers.values()):
-            most = max(about["memory_limit"] for about in workers.values())
-            raise MemoryLimitError(
-                f"A worker needs {format_bytes(need)} of memory for its part of {gram.d:,} "
-                f"variables and {gram.n_samples:,} samples, beside what it holds already, and none "
-                f"of the {len(workers)} at {self._address} has so much: the largest has a limit of "
-                f"{format_bytes(most)}, of which {_USABLE:.0%} can be used. Start larger ones, or "
-                "use fewer variables."
-            )
+        if not any(_fits(about, _need(gram)) for about in workers.values()):
+            raise _too_small(gram, workers, self._address)
 
     def results(
         self,
@@ -364,6 +356,8 @@ class _Sending:
         self._ended: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._ready: dict[str, tuple[str, Any]] = {}  # by worker: the task's key, and its future
         self._room: dict[str, int] = {}  # by worker: pieces that it may have at a time
+        self._able: set[str] = set()  # workers that run, and have memory for the rows
+        self._last_able: dict[str, float] = {}  # by worker: when it was last among them
         self._next_ask, self._last_seen = 0.0, time.monotonic()
 
     def run(self, stop: Callable[[], bool] | None) -> Iterator[tuple[int, Arrays]]:
@@ -396,24 +390,45 @@ class _Sending:
             return
         self._next_ask = moment + _ASK
         found = workers_of(self._client)
-        if found:
+        if found is not None:
+            self._look_at(found, moment)
+        if found and self._able:
             self._last_seen = moment
         elif moment - self._last_seen > _LOST or self._client.status == "closed":
-            raise BigdagError(
-                f"The Dask cluster at {self._owner._address} has no workers any more, or is gone. "
+            raise self._given_up(found)
+        if new := [w for w in self._able if w not in self._ready]:
+            self._make_ready(new)
+
+    def _look_at(self, found: dict[str, Any], moment: float) -> None:
+        """Learn which workers can do the work, and lose those that cannot any more."""
+        held = self._rows.held
+        self._able = {
+            w for w, about in found.items()
+            if _runs(about) and (w in held or _fits(about, self._rows.need))
+        }  # fmt: skip
+        self._room.update({w: found[w]["nthreads"] + 1 for w in self._able})
+        self._last_able.update(dict.fromkeys(self._able, moment))
+        for worker in {*self._ready, *held} - self._able:
+            # One that Dask has paused may go on soon.
+            if worker not in found or moment - self._last_able.get(worker, moment) > _LOST:
+                self._lose(worker)
+
+    def _given_up(self, found: dict[str, Any] | None) -> BigdagError:
+        """Return the sentence on workers of which none can do the work."""
+        gram, address = self._rows.gram, self._owner._address
+        if not found:
+            return BigdagError(
+                f"The Dask cluster at {address} has no workers any more, or is gone. "
                 "The same command again does the fit anew, or what is missing from its checkpoint."
             )
-        if found is None:
-            return
-        for worker in [w for w in {*self._ready, *self._rows.held} if w not in found]:
-            self._lose(worker)
-        able = [
-            w for w, about in found.items()
-            if w in self._rows.held or _fits(about, self._rows.need)
-        ]  # fmt: skip
-        if new := [w for w in able if w not in self._ready]:
-            self._make_ready(new)
-            self._room.update({w: found[w]["nthreads"] + 1 for w in new})
+        if all(_runs(about) for about in found.values()):
+            return _too_small(gram, found, address)
+        return MemoryLimitError(
+            f"No worker of the {len(found)} at {address} could work for {_LOST:.0f} s: Dask has "
+            f"paused {sum(not _runs(about) for about in found.values())}, as it does where memory "
+            f"is nearly full, and the others are too small for {gram.d:,} variables and "
+            f"{gram.n_samples:,} samples. Start larger ones, or use fewer variables."
+        )
 
     def _make_ready(self, workers: list[str]) -> None:
         with_rows = self._rows.send(workers)
@@ -454,9 +469,10 @@ class _Sending:
     # -------------------------------------------------------------- the pieces
 
     def _submit(self) -> None:
-        count = dict.fromkeys(self._ready, 0)
+        count = dict.fromkeys((w for w in self._ready if w in self._able), 0)
         for _, worker, _ in self._under_way.values():
-            count[worker] = count.get(worker, 0) + 1
+            if worker in count:
+                count[worker] += 1
         while self._waiting and count:
             worker = min(count, key=lambda w: count[w] / self._room[w])
             if count[worker] >= self._room[worker]:
@@ -529,6 +545,23 @@ def _fits(about: Any, need: int) -> bool:
     limit = about.get("memory_limit") or 0
     held = about.get("metrics", {}).get("memory", 0)
     return not limit or held + need <= _USABLE * limit
+
+
+def _runs(about: Any) -> bool:
+    """Tell whether Dask gives work to a worker; it pauses one whose memory is nearly full."""
+    return bool(about.get("status", "running") == "running")
+
+
+def _too_small(gram: Gram, workers: dict[str, Any], address: str) -> MemoryLimitError:
+    """Return the sentence on workers of which none has memory for the rows."""
+    need = _need(gram)
+    most = max(about["memory_limit"] for about in workers.values())
+    return MemoryLimitError(
+        f"A worker needs {format_bytes(need)} of memory for its part of {gram.d:,} variables and "
+        f"{gram.n_samples:,} samples, beside what it holds already, and none of the {len(workers)} "
+        f"at {address} has so much: the largest has a limit of {format_bytes(most)}, of which "
+        f"{_USABLE:.0%} can be used. Start larger ones, or use fewer variables."
+    )
 
 
 def _is_loss(error: BaseException) -> bool:
