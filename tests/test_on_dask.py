@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import dataclass
 
 import dask.array
 import numpy as np
@@ -21,8 +22,20 @@ from bigdag.data.dataset import as_dataset
 from bigdag.engine import exceeding as tiles
 from bigdag.engine import gram as moments
 from bigdag.engine import on_dask as module
+from bigdag.engine.executor import Task, executing
+from bigdag.engine.gram import Gram
 from bigdag.errors import BigdagError, DataError, MemoryLimitError, ParameterError
 from bigdag.resources import memory_held
+
+
+@dataclass(frozen=True)
+class Sleeping(Task):
+    seconds: float
+
+    def piece(self, gram, prepared, first, last, stop):
+        time.sleep(self.seconds)
+        return (gram.Z[first:last].sum(axis=1),)
+
 
 WAYS = [
     {"criterion": "bic"},
@@ -192,9 +205,10 @@ def test_workers_that_cannot_do_the_work_are_not_waited_for(
         monkeypatch.setattr(module, "workers_of", lambda client: {
             w: about | change for w, about in workers_of(client).items()
         })  # fmt: skip
+        done = receive(self, key)
         for worker in list(self._ready):
             self._lose(worker)
-        return receive(self, key)
+        return done
 
     monkeypatch.setattr(module._Sending, "_receive", lose_all)
     learner = OrderSearch(criterion="bic", time_limit=20)
@@ -222,6 +236,72 @@ def test_the_pieces_of_a_worker_that_dask_has_paused_are_done_by_others(client, 
     with bigdag.on_dask(client) as executor:
         there = OrderSearch(criterion="bic").fit(X)
     assert executor.n_lost > 0
+    same(OrderSearch(criterion="bic").fit(X), there)
+
+
+@pytest.fixture
+def blocks(client, monkeypatch):
+    """The places of the rows that are sent, in many blocks."""
+    sent, submit = [], client.submit
+    monkeypatch.setattr(module, "_BLOCK", 20 * 8 * 120)
+
+    def noting(function, *args, **more):
+        if function is module._fill:
+            sent.append((more["workers"][0], args[1]))
+        return submit(function, *args, **more)
+
+    monkeypatch.setattr(client, "submit", noting)
+    return sent
+
+
+def test_a_stop_is_seen_between_two_blocks_of_rows(client, small, blocks):
+    with executing(module.OnDask(client)):
+        gram = Gram(as_dataset(table()), hold=False, n_jobs=1)
+    found = gram.spread(Sleeping(0), 260, 20, lambda: len(blocks) >= 6)
+    gram.close()
+    assert 6 <= len(blocks) <= 8  # of 26
+    assert found == [None] * 13
+
+
+def test_workers_go_on_while_a_late_one_is_sent_the_rows(client, small, blocks, monkeypatch):
+    late, workers_of = sorted(module.workers_of(client))[0], module.workers_of
+    monkeypatch.setattr(module, "_ASK", 0.01)
+    order, receive = [], module._Sending._receive
+
+    def note(self, key):
+        if (done := receive(self, key)) is not None:
+            order.append(len(blocks))
+        return done
+
+    monkeypatch.setattr(module._Sending, "_receive", note)
+    monkeypatch.setattr(module, "workers_of", lambda client: {
+        w: about for w, about in workers_of(client).items() if w != late or order
+    })  # fmt: skip
+    with executing(module.OnDask(client)):
+        gram = Gram(as_dataset(table()), hold=False, n_jobs=1)
+    found = gram.spread(Sleeping(0.02), 260, 4)
+    gram.close()
+    assert all(result is not None for result in found)
+    assert [first for worker, first in blocks if worker == late][:3] == [0, 20, 40]
+    assert any(13 < count < 26 for count in order)
+
+
+def test_a_block_that_could_not_be_sent_is_sent_again_and_no_other(
+    client, small, blocks, monkeypatch
+):
+    scatter, calls = client.scatter, []
+
+    def failing(data, **more):
+        calls.append(1)
+        if len(calls) == 5:
+            raise OSError("one has gone")
+        return scatter(data, **more)
+
+    monkeypatch.setattr(client, "scatter", failing)
+    X = table()
+    with bigdag.on_dask(client):
+        there = OrderSearch(criterion="bic").fit(X)
+    assert len(blocks) == len(set(blocks)) == 26
     same(OrderSearch(criterion="bic").fit(X), there)
 
 

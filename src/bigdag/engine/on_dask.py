@@ -41,6 +41,7 @@ _ASK = 1.0  # ... between questions to it for its workers
 _WAIT = 0.1  # ... at the most between two looks of ours
 _LOST = 30.0  # ... without a worker that can do the work, after which the cluster is given up
 _LOSSES = 5  # of one piece with its worker, after which it is given up
+_BEHIND = 5.0  # seconds that workers wait for another one to take the block they share
 _BLOCK = 2**26  # bytes of rows that are sent at a time
 _USABLE = 0.7  # of a worker's memory limit: beyond, Dask moves data to the disk
 
@@ -293,55 +294,100 @@ class OnDask:
         return str(self._client.scheduler.address) if self._client.scheduler else "(closed)"
 
 
+class _Copy:
+    """The rows on one worker, as far as they have come."""
+
+    def __init__(self, key: str, held: Any, group: str) -> None:
+        self.key, self.held = key, held  # held: the future of all
+        self.group = group  # of workers that take the same blocks together
+        self.there, self.coming = 0, 0  # rows
+        self.under_way, self.since = held, time.monotonic()
+
+
 class _Rows:
     """The rows of one Gram, on some workers."""
 
     def __init__(self, client: Any, gram: Gram) -> None:
         self.client, self.gram = client, gram
         self.need = _need(gram)
-        self.held: dict[str, tuple[str, Any]] = {}  # by worker: the key, and the future that holds
+        self.copies: dict[str, _Copy] = {}  # by worker
+        self._failing: float | None = None  # since when no block could be sent
 
-    def send(self, workers: list[str]) -> list[str]:
-        """Send the rows to workers; return those that have them all, the same ones or fewer."""
+    def whole(self) -> list[str]:
+        """Return the workers that have all rows."""
+        return [w for w, copy in self.copies.items() if copy.there == self.gram.d]
+
+    def begin(self, workers: list[str]) -> None:
+        """Let workers make room for the rows."""
         from bigdag import __version__
 
-        gram, client = self.gram, self.client
+        assert self.gram.Z is not None
+        group = secrets.token_hex(8)
+        for worker in workers:
+            key = f"bigdag-rows-{secrets.token_hex(8)}"
+            held = self.client.submit(
+                _hold_rows, key, __version__, self.gram.Z.shape, self.gram.sd, key=key,
+                workers=[worker], pure=False,
+            )  # fmt: skip
+            self.copies[worker] = _Copy(key, held, group)
+
+    def go_on(self, able: set[str], ended: Callable[[Any], None]) -> None:
+        """Send at most one block, to workers that have taken the one before; wait for nothing.
+
+        Parameters
+        ----------
+        able : set of str
+            The workers that can take one.
+        ended : callable
+            Called with a future when its worker has taken a block.
+        """
+        moment = time.monotonic()
+        groups: dict[str, list[str]] = {}
+        for worker, copy in list(self.copies.items()):
+            worked = copy.under_way is None or _worked(worker, copy.under_way)
+            if worked is False:
+                del self.copies[worker]  # all of them once more
+                continue
+            if worked:
+                copy.there, copy.coming, copy.under_way = copy.there + copy.coming, 0, None
+            elif moment - copy.since > _BEHIND:
+                copy.group = copy.key  # the others go on without it
+            if copy.there < self.gram.d and worker in able:
+                groups.setdefault(copy.group, []).append(worker)
+        for group in groups.values():
+            if all(self.copies[w].under_way is None for w in group):
+                self._send(group, moment, ended)
+                return
+
+    def _send(self, group: list[str], moment: float, ended: Callable[[Any], None]) -> None:
+        gram, first = self.gram, self.copies[group[0]].there
         assert gram.Z is not None
-        fresh = [w for w in workers if w not in self.held]
-        keys = {w: f"bigdag-rows-{secrets.token_hex(8)}" for w in fresh}
-        begun = {
-            w: client.submit(
-                _hold_rows, keys[w], __version__, gram.Z.shape, gram.sd, key=keys[w],
-                workers=[w], pure=False,
+        data = gram.Z[first : first + max(1, _BLOCK // (8 * gram.n_samples))]
+        block = _scattered(self.client, data, group)
+        if block is None:
+            self._failing = moment if self._failing is None else self._failing
+            if moment - self._failing > _LOST:
+                raise BigdagError(
+                    f"The rows could not be sent to any of {len(group)} workers for {_LOST:.0f} s. "
+                    "See what they and the scheduler say."
+                )
+            return
+        self._failing = None
+        for worker in group:
+            copy = self.copies[worker]
+            copy.under_way = self.client.submit(
+                _fill, copy.key, first, block, workers=[worker], pure=False
             )
-            for w in fresh
-        }  # fmt: skip
-        whole = _that_worked(client, begun)
-        step = max(1, _BLOCK // (8 * gram.n_samples))
-        for first in range(0, gram.d, step):
-            if not whole:
-                break
-            data = gram.Z[first : first + step]
-            try:
-                block = client.scatter(data, workers=whole, broadcast=len(whole) > 1, hash=False)
-            except (OSError, TimeoutError, ValueError, KeyError):
-                whole = []  # a worker has gone meanwhile: all of them once more
-                break
-            whole = _that_worked(client, {
-                w: client.submit(_fill, keys[w], first, block, workers=[w], pure=False)
-                for w in whole
-            })  # fmt: skip
-            del block
-        self.held.update({w: (keys[w], begun[w]) for w in whole})
-        return [w for w in workers if w in self.held]
+            copy.coming, copy.since = len(data), moment
+            copy.under_way.add_done_callback(ended)
 
     def drop(self, worker: str) -> None:
         """Forget a worker that is gone."""
-        self.held.pop(worker, None)
+        self.copies.pop(worker, None)
 
     def close(self) -> None:
         """Let all workers drop them."""
-        self.held.clear()
+        self.copies.clear()
 
 
 class _Sending:
@@ -355,21 +401,26 @@ class _Sending:
         self._under_way: dict[str, tuple[int, str, Any]] = {}  # by key: piece, worker, future
         self._ended: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._ready: dict[str, tuple[str, Any]] = {}  # by worker: the task's key, and its future
+        self._coming: dict[str, tuple[str, Any]] = {}  # the same, of a task on its way
         self._room: dict[str, int] = {}  # by worker: pieces that it may have at a time
         self._able: set[str] = set()  # workers that run, and have memory for the rows
         self._last_able: dict[str, float] = {}  # by worker: when it was last among them
         self._next_ask, self._last_seen = 0.0, time.monotonic()
 
     def run(self, stop: Callable[[], bool] | None) -> Iterator[tuple[int, Arrays]]:
+        """Yield the number and the result of each piece as it is done; fewer at a stop."""
         while self._waiting or self._under_way:
             if stop is not None and stop():
                 return
             self._ask()
+            self._rows.go_on(self._able, self._tell)
+            self._make_ready()
             self._submit()
             with suppress(queue.Empty):
                 key = self._ended.get(timeout=_WAIT)
                 while True:
-                    if (done := self._receive(key)) is not None:
+                    # Else it was taken back before, or was no piece.
+                    if key in self._under_way and (done := self._receive(key)) is not None:
                         yield done
                     self._submit()
                     key = self._ended.get_nowait()
@@ -380,11 +431,12 @@ class _Sending:
             self._client.cancel([future for _, _, future in self._under_way.values()])
         self._under_way.clear()
         self._ready.clear()
+        self._coming.clear()
 
     # -------------------------------------------------------------- the workers
 
     def _ask(self) -> None:
-        """Learn which workers there are, and make those that are new ready."""
+        """Learn which workers there are, and begin to send the rows to those that are new."""
         moment = time.monotonic()
         if moment < self._next_ask:
             return
@@ -396,19 +448,19 @@ class _Sending:
             self._last_seen = moment
         elif moment - self._last_seen > _LOST or self._client.status == "closed":
             raise self._given_up(found)
-        if new := [w for w in self._able if w not in self._ready]:
-            self._make_ready(new)
+        if new := [w for w in self._able if w not in self._rows.copies]:
+            self._rows.begin(new)
 
     def _look_at(self, found: dict[str, Any], moment: float) -> None:
         """Learn which workers can do the work, and lose those that cannot any more."""
-        held = self._rows.held
+        held = self._rows.copies
         self._able = {
             w for w, about in found.items()
             if _runs(about) and (w in held or _fits(about, self._rows.need))
         }  # fmt: skip
         self._room.update({w: found[w]["nthreads"] + 1 for w in self._able})
         self._last_able.update(dict.fromkeys(self._able, moment))
-        for worker in {*self._ready, *held} - self._able:
+        for worker in held.keys() - self._able:
             # One that Dask has paused may go on soon.
             if worker not in found or moment - self._last_able.get(worker, moment) > _LOST:
                 self._lose(worker)
@@ -430,34 +482,34 @@ class _Sending:
             f"{gram.n_samples:,} samples. Start larger ones, or use fewer variables."
         )
 
-    def _make_ready(self, workers: list[str]) -> None:
-        with_rows = self._rows.send(workers)
-        if not with_rows:
+    def _make_ready(self) -> None:
+        """Send the task to workers that have the rows; see who has taken it."""
+        for worker, (key, future) in list(self._coming.items()):
+            if (worked := _worked(worker, future)) is not None:
+                del self._coming[worker]
+                if worked:
+                    self._ready[worker] = key, future
+                else:
+                    self._lose(worker)
+        new = [
+            w for w in self._rows.whole()
+            if w in self._able and w not in self._ready and w not in self._coming
+        ]  # fmt: skip
+        if not new or (task := _scattered(self._client, self._task, new)) is None:
             return
-        try:
-            task = self._client.scatter(
-                self._task, workers=with_rows, broadcast=len(with_rows) > 1, hash=False
-            )
-        except (OSError, TimeoutError, ValueError, KeyError):
-            return  # asked again soon
-        keys = {w: f"bigdag-task-{secrets.token_hex(8)}" for w in with_rows}
-        held = {
-            w: self._client.submit(
-                _hold_task, keys[w], self._rows.held[w][0], task, key=keys[w], workers=[w],
+        for worker in new:
+            key = f"bigdag-task-{secrets.token_hex(8)}"
+            future = self._client.submit(
+                _hold_task, key, self._rows.copies[worker].key, task, key=key, workers=[worker],
                 pure=False,
-            )
-            for w in with_rows
-        }  # fmt: skip
-        able = _that_worked(self._client, held)
-        for w in with_rows:
-            if w in able:
-                self._ready[w] = keys[w], held[w]
-            else:
-                self._lose(w)
+            )  # fmt: skip
+            self._coming[worker] = key, future
+            future.add_done_callback(self._tell)
 
     def _lose(self, worker: str) -> None:
         """Take back the pieces of a worker that is gone, or has lost its rows."""
         self._ready.pop(worker, None)
+        self._coming.pop(worker, None)
         self._rows.drop(worker)
         for key, (number, where, future) in list(self._under_way.items()):
             if where == worker:
@@ -484,13 +536,15 @@ class _Sending:
             )  # fmt: skip
             self._under_way[future.key] = number, worker, future
             count[worker] += 1
-            future.add_done_callback(lambda done: self._ended.put(done.key))
+            future.add_done_callback(self._tell)
+
+    def _tell(self, future: Any) -> None:
+        """Wake the loop: something has ended."""
+        self._ended.put(future.key)
 
     def _receive(self, key: str) -> tuple[int, Arrays] | None:
         """Return a piece that has ended; where it was lost, let it be done again."""
-        if (sent := self._under_way.pop(key, None)) is None:
-            return None  # taken back before
-        number, worker, future = sent
+        number, worker, future = self._under_way.pop(key)
         if future.status == "finished":
             if (result := self._fetched(future, worker)) is not None:
                 return number, result
@@ -570,25 +624,25 @@ def _is_loss(error: BaseException) -> bool:
     return isinstance(error, KilledWorker | _Lost)
 
 
-def _that_worked(client: Any, futures: dict[str, Any]) -> list[str]:
-    """Wait for something on each worker; return those that did it, without those that are gone."""
-    while any(future.status == "pending" for future in futures.values()):
-        until = time.monotonic() + _ASK
-        while time.monotonic() < until:
-            if all(future.status != "pending" for future in futures.values()):
-                break
-            time.sleep(0.002)
-        else:
-            found = workers_of(client)
-            futures = {w: f for w, f in futures.items() if found is None or w in found}
-            if client.status == "closed":
-                return []
-    for worker, future in futures.items():
-        if future.status == "error" and not _is_loss(error := future.exception()):
-            if isinstance(error, ModuleNotFoundError | AttributeError):
-                raise BigdagError(
-                    f"The worker {worker} cannot do a fit: {error}. Install the same version of "
-                    "bigdag where the workers run."
-                ) from error
-            raise BigdagError(f"The worker {worker} says: {error}") from error
-    return [w for w, future in futures.items() if future.status == "finished"]
+def _scattered(client: Any, data: Any, workers: list[str]) -> Any | None:
+    """Return the future of data on workers; None where one of them has gone meanwhile."""
+    try:
+        return client.scatter(
+            data, workers=workers, broadcast=len(workers) > 1, hash=False, timeout=_BEHIND
+        )
+    except (OSError, TimeoutError, ValueError, KeyError):
+        return None  # tried again soon, without those that are gone
+
+
+def _worked(worker: str, future: Any) -> bool | None:
+    """Tell whether a worker has done something; None while it has not ended."""
+    if future.status == "pending":
+        return None
+    if future.status == "error" and not _is_loss(error := future.exception()):
+        if isinstance(error, ModuleNotFoundError | AttributeError):
+            raise BigdagError(
+                f"The worker {worker} cannot do a fit: {error}. Install the same version of "
+                "bigdag where the workers run."
+            ) from error
+        raise BigdagError(f"The worker {worker} says: {error}") from error
+    return bool(future.status == "finished")
