@@ -184,7 +184,8 @@ def test_a_cluster_that_is_gone_is_one_sentence(small, monkeypatch):
 
         monkeypatch.setattr(module._Sending, "_receive", close_all)
         learner = OrderSearch(criterion="bic")
-        with bigdag.on_dask(client), pytest.raises(BigdagError, match="no workers"):
+        told = rf"{client.scheduler.address} has no workers"
+        with bigdag.on_dask(client), pytest.raises(BigdagError, match=told):
             learner.fit(table(900, 60))
         assert not hasattr(learner, "dag_")
 
@@ -261,6 +262,17 @@ def test_a_stop_is_seen_between_two_blocks_of_rows(client, small, blocks):
     gram.close()
     assert 6 <= len(blocks) <= 8  # of 26
     assert found == [None] * 13
+
+
+def test_the_address_of_a_scheduler_that_is_gone_is_told(small):
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
+        client = Client(cluster, set_as_default=False)
+        address = client.scheduler.address
+        with executing(module.OnDask(client)):
+            gram = Gram(as_dataset(table()), hold=False, n_jobs=1)
+        client.close()
+        with pytest.raises(BigdagError, match=f"{address} has no workers any more, or is gone"):
+            gram.spread(Sleeping(0), 260, 20)
 
 
 def test_workers_go_on_while_a_late_one_is_sent_the_rows(client, small, blocks, monkeypatch):

@@ -234,6 +234,7 @@ class OnDask:
 
     def __init__(self, client: Any) -> None:
         self._client, self._threads = client, Threads()
+        self._address = str(client.scheduler.address)  # a client that is closed has none
         self._sent: WeakKeyDictionary[Gram, _Rows] = WeakKeyDictionary()
         self.n_pieces, self.n_lost, self.seconds = 0, 0, 0.0
 
@@ -288,10 +289,6 @@ class OnDask:
         """Let the workers drop all rows."""
         for gram in list(self._sent):
             self.forget(gram)
-
-    @property
-    def _address(self) -> str:
-        return str(self._client.scheduler.address) if self._client.scheduler else "(closed)"
 
 
 class _Copy:
@@ -478,7 +475,7 @@ class _Sending:
         return MemoryLimitError(
             f"No worker of the {len(found)} at {address} could work for {_LOST:.0f} s: Dask has "
             f"paused {sum(not _runs(about) for about in found.values())}, as it does where memory "
-            f"is nearly full, and the others are too small for {gram.d:,} variables and "
+            f"is nearly full, and any others are too small for {gram.d:,} variables and "
             f"{gram.n_samples:,} samples. Start larger ones, or use fewer variables."
         )
 
