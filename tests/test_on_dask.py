@@ -170,6 +170,16 @@ def test_a_cluster_with_too_little_memory_is_refused_before_the_work(client, sma
         OrderSearch(criterion="bic").fit(table())
 
 
+def test_what_a_worker_needs_grows_with_its_threads():
+    gram = Gram(as_dataset(table()), hold=False, n_jobs=1)
+    about = {"memory_limit": 60e6, "metrics": {"memory": 0}}
+    assert module._fits(about | {"nthreads": 2}, gram)
+    assert not module._fits(about | {"nthreads": 32}, gram)
+    assert module._fits({"memory_limit": 0, "nthreads": 32}, gram)
+    told = str(module._too_small(gram, {"w": about | {"nthreads": 32}}, "tcp://a:1"))
+    assert "32 threads" in told
+
+
 def test_a_cluster_that_is_gone_is_one_sentence(small, monkeypatch):
     monkeypatch.setattr(module, "_LOST", 1.0)
     with (

@@ -248,7 +248,7 @@ class OnDask:
                     "ADDRESS`. Nothing was run."
                 )
             time.sleep(_WAIT)
-        if not any(_fits(about, _need(gram)) for about in workers.values()):
+        if not any(_fits(about, gram) for about in workers.values()):
             raise _too_small(gram, workers, self._address)
 
     def results(
@@ -306,7 +306,6 @@ class _Rows:
 
     def __init__(self, client: Any, gram: Gram) -> None:
         self.client, self.gram = client, gram
-        self.need = _need(gram)
         self.copies: dict[str, _Copy] = {}  # by worker
         self._failing: float | None = None  # since when no block could be sent
 
@@ -453,7 +452,7 @@ class _Sending:
         held = self._rows.copies
         self._able = {
             w for w, about in found.items()
-            if _runs(about) and (w in held or _fits(about, self._rows.need))
+            if _runs(about) and (w in held or _fits(about, self._rows.gram))
         }  # fmt: skip
         self._room.update({w: found[w]["nthreads"] + 1 for w in self._able})
         self._last_able.update(dict.fromkeys(self._able, moment))
@@ -586,16 +585,17 @@ class _Sending:
         self._waiting.appendleft(number)
 
 
-def _need(gram: Gram) -> int:
+def _need(gram: Gram, threads: int) -> int:
     """Return about the bytes that a worker takes for the rows and one task on them."""
-    return 8 * gram.n_samples * gram.d + exceeding_memory(gram.n_samples, gram.d)
+    n, d = gram.n_samples, gram.d
+    return 8 * n * d + exceeding_memory(n, d, threads)
 
 
-def _fits(about: Any, need: int) -> bool:
+def _fits(about: Any, gram: Gram) -> bool:
     """Tell whether a worker has memory; one without a limit is taken at its word."""
     limit = about.get("memory_limit") or 0
     held = about.get("metrics", {}).get("memory", 0)
-    return not limit or held + need <= _USABLE * limit
+    return not limit or held + _need(gram, about["nthreads"]) <= _USABLE * limit
 
 
 def _runs(about: Any) -> bool:
@@ -605,13 +605,15 @@ def _runs(about: Any) -> bool:
 
 def _too_small(gram: Gram, workers: dict[str, Any], address: str) -> MemoryLimitError:
     """Return the sentence on workers of which none has memory for the rows."""
-    need = _need(gram)
-    most = max(about["memory_limit"] for about in workers.values())
+    largest = max(workers.values(), key=lambda about: about["memory_limit"])
+    most, threads = largest["memory_limit"], largest["nthreads"]
+    need = format_bytes(_need(gram, threads))
     return MemoryLimitError(
-        f"A worker needs {format_bytes(need)} of memory for its part of {gram.d:,} variables and "
-        f"{gram.n_samples:,} samples, beside what it holds already, and none of the {len(workers)} "
-        f"at {address} has so much: the largest has a limit of {format_bytes(most)}, of which "
-        f"{_USABLE:.0%} can be used. Start larger ones, or use fewer variables."
+        f"A worker needs {need} of memory for its {threads} threads and its part of {gram.d:,} "
+        f"variables and {gram.n_samples:,} samples, beside what it holds already, and none of the "
+        f"{len(workers)} at {address} has so much: the largest has a limit of "
+        f"{format_bytes(most)}, of which {_USABLE:.0%} can be used. Start larger ones, or ones "
+        "with fewer threads, or use fewer variables."
     )
 
 
