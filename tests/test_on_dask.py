@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -110,10 +111,60 @@ def test_the_rows_are_sent_once_and_dropped_at_the_end(client, small, monkeypatc
     with bigdag.on_dask(client):
         OrderSearch(criterion="bic").fit(X)
     assert sent.count((260, 120)) == 1
+    assert dropped(client)
+
+
+def dropped(client):
     until = time.monotonic() + 20
     while held(client) and time.monotonic() < until:
         time.sleep(0.05)
-    assert held(client) == 0
+    return held(client) == 0
+
+
+def test_the_rows_are_dropped_with_a_gram_that_nobody_holds_and_after_a_fit_that_failed(
+    client, small
+):
+    with bigdag.on_dask(client) as executor:
+        gram = Gram(as_dataset(table()), hold=False, n_jobs=1)
+        gram.spread(Sleeping(0), 260, 20)
+        assert held(client)
+        del gram
+        gc.collect()
+        assert dropped(client)
+
+        def failing(state):
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            OrderSearch(criterion="bic", callback=failing).fit(table())
+        assert executor.n_pieces > 13
+        assert dropped(client)
+
+
+def test_a_piece_is_given_up_after_as_many_losses_as_are_told(client, small, monkeypatch):
+    lost = []
+
+    def lose(self, future, worker):
+        lost.append(worker)
+
+    monkeypatch.setattr(module._Sending, "_fetched", lose)
+    monkeypatch.setattr(module._Sending, "_submit", one_piece(module._Sending._submit))
+    with (
+        bigdag.on_dask(client),
+        pytest.raises(BigdagError, match=f"{module._LOSSES} times"),
+    ):
+        OrderSearch(criterion="bic").fit(table())
+    assert len(lost) == module._LOSSES
+
+
+def one_piece(submit):
+    def submitting(self):
+        """Have only the first piece done."""
+        self._room = dict.fromkeys(sorted(self._room)[:1], 1)
+        self._able &= self._room.keys()
+        submit(self)
+
+    return submitting
 
 
 def test_the_pieces_of_a_killed_worker_are_done_again(small, monkeypatch):

@@ -20,7 +20,7 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from inspect import signature
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 import numpy as np
 
@@ -179,7 +179,8 @@ def on_dask(cluster: Any) -> Iterator[OnDask]:
 
     These are the passes over all pairs of variables, the lassos and the regressions of many
     variables, and the R² of the start: most of the work of :class:`~bigdag.OrderSearch` from 5,000
-    variables on. The search itself stays with the caller. The answer is the same as without.
+    variables on. The search itself stays with the caller. The answer is the same as without, to
+    the last bit on processors of one kind.
 
     Parameters
     ----------
@@ -305,9 +306,17 @@ class _Rows:
     """The rows of one Gram, on some workers."""
 
     def __init__(self, client: Any, gram: Gram) -> None:
-        self.client, self.gram = client, gram
+        self.client = client
+        self._gram = ref(gram)  # so that the rows go with it
         self.copies: dict[str, _Copy] = {}  # by worker
         self._failing: float | None = None  # since when no block could be sent
+
+    @property
+    def gram(self) -> Gram:
+        """The Gram, which whoever works on its rows holds."""
+        gram = self._gram()
+        assert gram is not None
+        return gram
 
     def whole(self) -> list[str]:
         """Return the workers that have all rows."""
@@ -577,7 +586,7 @@ class _Sending:
     def _again(self, number: int) -> None:
         self._owner.n_lost += 1
         self._losses[number] += 1
-        if self._losses[number] > _LOSSES:
+        if self._losses[number] >= _LOSSES:
             raise BigdagError(
                 f"A part of the work was lost with its worker {_LOSSES} times, as when a machine "
                 "lacks memory. Start workers with more memory, or fewer threads each."
