@@ -400,6 +400,24 @@ def test_the_command(client, tmp_path):
     assert DAG.load(tmp_path / "0.parquet") == DAG.load(tmp_path / "2.parquet")
 
 
+@pytest.mark.parametrize(("more", "told"), [
+    (["--dask", "tcp://127.0.0.1:1"], "No Dask scheduler answers at tcp://127.0.0.1:1"),
+    (["--dask", "nonsense"], "is no address of a Dask scheduler"),
+    (["--method", "proximas", "--dask", "tcp://127.0.0.1:1"], "--dask goes with --bootstrap"),
+])  # fmt: skip
+def test_the_command_without_a_cluster_says_so_and_writes_nothing(
+    tmp_path, monkeypatch, more, told
+):
+    monkeypatch.setattr(module, "_CONNECT", 0.5)
+    pd.DataFrame(table(8), columns=list("abcdefgh")).to_parquet(tmp_path / "t.parquet")
+    out = tmp_path / "out.parquet"
+    done = CliRunner().invoke(app, ["fit", str(tmp_path / "t.parquet"), "--out", str(out), *more])
+    assert done.exit_code
+    assert told in done.output
+    assert "Traceback" not in done.output
+    assert [file.name for file in tmp_path.iterdir()] == ["t.parquet"]
+
+
 @pytest.mark.parametrize("chunks", [(50, 7), (120, 20), (13, 20)])
 def test_a_dask_array_is_gathered_by_blocks(chunks):
     X = table(20).astype(np.float32)
