@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
 import time
+from dataclasses import dataclass
 
 import dask.array
 import numpy as np
@@ -21,8 +23,20 @@ from bigdag.data.dataset import as_dataset
 from bigdag.engine import exceeding as tiles
 from bigdag.engine import gram as moments
 from bigdag.engine import on_dask as module
+from bigdag.engine.executor import Task, executing
+from bigdag.engine.gram import Gram
 from bigdag.errors import BigdagError, DataError, MemoryLimitError, ParameterError
 from bigdag.resources import memory_held
+
+
+@dataclass(frozen=True)
+class Sleeping(Task):
+    seconds: float
+
+    def piece(self, gram, prepared, first, last, stop):
+        time.sleep(self.seconds)
+        return (gram.Z[first:last].sum(axis=1),)
+
 
 WAYS = [
     {"criterion": "bic"},
@@ -97,10 +111,60 @@ def test_the_rows_are_sent_once_and_dropped_at_the_end(client, small, monkeypatc
     with bigdag.on_dask(client):
         OrderSearch(criterion="bic").fit(X)
     assert sent.count((260, 120)) == 1
+    assert dropped(client)
+
+
+def dropped(client):
     until = time.monotonic() + 20
     while held(client) and time.monotonic() < until:
         time.sleep(0.05)
-    assert held(client) == 0
+    return held(client) == 0
+
+
+def test_the_rows_are_dropped_with_a_gram_that_nobody_holds_and_after_a_fit_that_failed(
+    client, small
+):
+    with bigdag.on_dask(client) as executor:
+        gram = Gram(as_dataset(table()), hold=False, n_jobs=1)
+        gram.spread(Sleeping(0), 260, 20)
+        assert held(client)
+        del gram
+        gc.collect()
+        assert dropped(client)
+
+        def failing(state):
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            OrderSearch(criterion="bic", callback=failing).fit(table())
+        assert executor.n_pieces > 13
+        assert dropped(client)
+
+
+def test_a_piece_is_given_up_after_as_many_losses_as_are_told(client, small, monkeypatch):
+    lost = []
+
+    def lose(self, future, worker):
+        lost.append(worker)
+
+    monkeypatch.setattr(module._Sending, "_fetched", lose)
+    monkeypatch.setattr(module._Sending, "_submit", one_piece(module._Sending._submit))
+    with (
+        bigdag.on_dask(client),
+        pytest.raises(BigdagError, match=f"{module._LOSSES} times"),
+    ):
+        OrderSearch(criterion="bic").fit(table())
+    assert len(lost) == module._LOSSES
+
+
+def one_piece(submit):
+    def submitting(self):
+        """Have only the first piece done."""
+        self._room = dict.fromkeys(sorted(self._room)[:1], 1)
+        self._able &= self._room.keys()
+        submit(self)
+
+    return submitting
 
 
 def test_the_pieces_of_a_killed_worker_are_done_again(small, monkeypatch):
@@ -157,6 +221,16 @@ def test_a_cluster_with_too_little_memory_is_refused_before_the_work(client, sma
         OrderSearch(criterion="bic").fit(table())
 
 
+def test_what_a_worker_needs_grows_with_its_threads():
+    gram = Gram(as_dataset(table()), hold=False, n_jobs=1)
+    about = {"memory_limit": 60e6, "metrics": {"memory": 0}}
+    assert module._fits(about | {"nthreads": 2}, gram)
+    assert not module._fits(about | {"nthreads": 32}, gram)
+    assert module._fits({"memory_limit": 0, "nthreads": 32}, gram)
+    told = str(module._too_small(gram, {"w": about | {"nthreads": 32}}, "tcp://a:1"))
+    assert "32 threads" in told
+
+
 def test_a_cluster_that_is_gone_is_one_sentence(small, monkeypatch):
     monkeypatch.setattr(module, "_LOST", 1.0)
     with (
@@ -171,9 +245,137 @@ def test_a_cluster_that_is_gone_is_one_sentence(small, monkeypatch):
 
         monkeypatch.setattr(module._Sending, "_receive", close_all)
         learner = OrderSearch(criterion="bic")
-        with bigdag.on_dask(client), pytest.raises(BigdagError, match="no workers"):
+        told = rf"{client.scheduler.address} has no workers"
+        with bigdag.on_dask(client), pytest.raises(BigdagError, match=told):
             learner.fit(table(900, 60))
         assert not hasattr(learner, "dag_")
+
+
+@pytest.mark.parametrize(("change", "told"), [
+    ({"memory_limit": 2**20}, r"A worker needs .* limit of"),
+    ({"status": "paused"}, r"Dask has paused 2"),
+])  # fmt: skip
+def test_workers_that_cannot_do_the_work_are_not_waited_for(
+    client, small, monkeypatch, change, told
+):
+    """The one that could was killed on the way, or Dask has paused those there are."""
+    monkeypatch.setattr(module, "_LOST", 1.0)
+    monkeypatch.setattr(module, "_ASK", 0.1)
+    receive, workers_of = module._Sending._receive, module.workers_of
+
+    def lose_all(self, key):
+        monkeypatch.setattr(module, "workers_of", lambda client: {
+            w: about | change for w, about in workers_of(client).items()
+        })  # fmt: skip
+        done = receive(self, key)
+        for worker in list(self._ready):
+            self._lose(worker)
+        return done
+
+    monkeypatch.setattr(module._Sending, "_receive", lose_all)
+    learner = OrderSearch(criterion="bic", time_limit=20)
+    with bigdag.on_dask(client), pytest.raises(MemoryLimitError, match=told):
+        learner.fit(table())
+
+
+def test_the_pieces_of_a_worker_that_dask_has_paused_are_done_by_others(client, small, monkeypatch):
+    monkeypatch.setattr(module, "_LOST", 0.5)
+    monkeypatch.setattr(module, "_ASK", 0.1)
+    paused, workers_of = sorted(module.workers_of(client))[0], module.workers_of
+    submit = client.submit
+
+    def held_back(function, *args, **more):
+        if function is module._do and more["workers"] == [paused]:  # it never comes to it
+            monkeypatch.setattr(module, "workers_of", lambda client: {
+                w: about | ({"status": "paused"} if w == paused else {})
+                for w, about in workers_of(client).items()
+            })  # fmt: skip
+            return submit(time.sleep, 3, **more)
+        return submit(function, *args, **more)
+
+    monkeypatch.setattr(client, "submit", held_back)
+    X = table()
+    with bigdag.on_dask(client) as executor:
+        there = OrderSearch(criterion="bic").fit(X)
+    assert executor.n_lost > 0
+    same(OrderSearch(criterion="bic").fit(X), there)
+
+
+@pytest.fixture
+def blocks(client, monkeypatch):
+    """The places of the rows that are sent, in many blocks."""
+    sent, submit = [], client.submit
+    monkeypatch.setattr(module, "_BLOCK", 20 * 8 * 120)
+
+    def noting(function, *args, **more):
+        if function is module._fill:
+            sent.append((more["workers"][0], args[1]))
+        return submit(function, *args, **more)
+
+    monkeypatch.setattr(client, "submit", noting)
+    return sent
+
+
+def test_a_stop_is_seen_between_two_blocks_of_rows(client, small, blocks):
+    with executing(module.OnDask(client)):
+        gram = Gram(as_dataset(table()), hold=False, n_jobs=1)
+    found = gram.spread(Sleeping(0), 260, 20, lambda: len(blocks) >= 6)
+    gram.close()
+    assert 6 <= len(blocks) <= 8  # of 26
+    assert found == [None] * 13
+
+
+def test_the_address_of_a_scheduler_that_is_gone_is_told(small):
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
+        client = Client(cluster, set_as_default=False)
+        address = client.scheduler.address
+        with executing(module.OnDask(client)):
+            gram = Gram(as_dataset(table()), hold=False, n_jobs=1)
+        client.close()
+        with pytest.raises(BigdagError, match=f"{address} has no workers any more, or is gone"):
+            gram.spread(Sleeping(0), 260, 20)
+
+
+def test_workers_go_on_while_a_late_one_is_sent_the_rows(client, small, blocks, monkeypatch):
+    late, workers_of = sorted(module.workers_of(client))[0], module.workers_of
+    monkeypatch.setattr(module, "_ASK", 0.01)
+    order, receive = [], module._Sending._receive
+
+    def note(self, key):
+        if (done := receive(self, key)) is not None:
+            order.append(len(blocks))
+        return done
+
+    monkeypatch.setattr(module._Sending, "_receive", note)
+    monkeypatch.setattr(module, "workers_of", lambda client: {
+        w: about for w, about in workers_of(client).items() if w != late or order
+    })  # fmt: skip
+    with executing(module.OnDask(client)):
+        gram = Gram(as_dataset(table()), hold=False, n_jobs=1)
+    found = gram.spread(Sleeping(0.02), 260, 4)
+    gram.close()
+    assert all(result is not None for result in found)
+    assert [first for worker, first in blocks if worker == late][:3] == [0, 20, 40]
+    assert any(13 < count < 26 for count in order)
+
+
+def test_a_block_that_could_not_be_sent_is_sent_again_and_no_other(
+    client, small, blocks, monkeypatch
+):
+    scatter, calls = client.scatter, []
+
+    def failing(data, **more):
+        calls.append(1)
+        if len(calls) == 5:
+            raise OSError("one has gone")
+        return scatter(data, **more)
+
+    monkeypatch.setattr(client, "scatter", failing)
+    X = table()
+    with bigdag.on_dask(client):
+        there = OrderSearch(criterion="bic").fit(X)
+    assert len(blocks) == len(set(blocks)) == 26
+    same(OrderSearch(criterion="bic").fit(X), there)
 
 
 def test_an_error_on_a_worker_is_told_and_a_time_limit_ends_the_work(client, small):
@@ -196,6 +398,24 @@ def test_the_command(client, tmp_path):
         ])  # fmt: skip
         assert done.exit_code == 0, done.output
     assert DAG.load(tmp_path / "0.parquet") == DAG.load(tmp_path / "2.parquet")
+
+
+@pytest.mark.parametrize(("more", "told"), [
+    (["--dask", "tcp://127.0.0.1:1"], "No Dask scheduler answers at tcp://127.0.0.1:1"),
+    (["--dask", "nonsense"], "is no address of a Dask scheduler"),
+    (["--method", "proximas", "--dask", "tcp://127.0.0.1:1"], "--dask goes with --bootstrap"),
+])  # fmt: skip
+def test_the_command_without_a_cluster_says_so_and_writes_nothing(
+    tmp_path, monkeypatch, more, told
+):
+    monkeypatch.setattr(module, "_CONNECT", 0.5)
+    pd.DataFrame(table(8), columns=list("abcdefgh")).to_parquet(tmp_path / "t.parquet")
+    out = tmp_path / "out.parquet"
+    done = CliRunner().invoke(app, ["fit", str(tmp_path / "t.parquet"), "--out", str(out), *more])
+    assert done.exit_code
+    assert told in done.output
+    assert "Traceback" not in done.output
+    assert [file.name for file in tmp_path.iterdir()] == ["t.parquet"]
 
 
 @pytest.mark.parametrize("chunks", [(50, 7), (120, 20), (13, 20)])

@@ -160,7 +160,7 @@ def exceeding(
     )))  # fmt: skip
 
 
-def exceeding_memory(n: int, d: int) -> int:
+def exceeding_memory(n: int, d: int, threads: int = 2) -> int:
     """Return about the bytes that `exceeding` takes beside the moments and what it finds.
 
     Examples
@@ -168,7 +168,7 @@ def exceeding_memory(n: int, d: int) -> int:
     >>> exceeding_memory(1000, 20_000)
     96482304
     """
-    return 4 * n * d + 2 * _ROWS * (4 * _COLUMNS + 12 * n)  # of two threads
+    return 4 * n * d + threads * _ROWS * (4 * _COLUMNS + 12 * n)
 
 
 def _in(kind: type, Z: NDArray[np.float64], columns: NDArray[np.int64]) -> NDArray[np.floating]:

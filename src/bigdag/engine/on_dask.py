@@ -20,7 +20,7 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from inspect import signature
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 import numpy as np
 
@@ -39,8 +39,9 @@ __all__ = ["OnDask", "connected", "on_dask", "workers_of"]
 _CONNECT = 10.0  # seconds to wait for a scheduler to answer
 _ASK = 1.0  # ... between questions to it for its workers
 _WAIT = 0.1  # ... at the most between two looks of ours
-_LOST = 30.0  # ... without a worker after which the cluster is given up
+_LOST = 30.0  # ... without a worker that can do the work, after which the cluster is given up
 _LOSSES = 5  # of one piece with its worker, after which it is given up
+_BEHIND = 5.0  # seconds that workers wait for another one to take the block they share
 _BLOCK = 2**26  # bytes of rows that are sent at a time
 _USABLE = 0.7  # of a worker's memory limit: beyond, Dask moves data to the disk
 
@@ -178,7 +179,8 @@ def on_dask(cluster: Any) -> Iterator[OnDask]:
 
     These are the passes over all pairs of variables, the lassos and the regressions of many
     variables, and the R² of the start: most of the work of :class:`~bigdag.OrderSearch` from 5,000
-    variables on. The search itself stays with the caller. The answer is the same as without.
+    variables on. The search itself stays with the caller. The answer is the same as without, to
+    the last bit on processors of one kind.
 
     Parameters
     ----------
@@ -233,6 +235,7 @@ class OnDask:
 
     def __init__(self, client: Any) -> None:
         self._client, self._threads = client, Threads()
+        self._address = str(client.scheduler.address)  # a client that is closed has none
         self._sent: WeakKeyDictionary[Gram, _Rows] = WeakKeyDictionary()
         self.n_pieces, self.n_lost, self.seconds = 0, 0, 0.0
 
@@ -246,16 +249,8 @@ class OnDask:
                     "ADDRESS`. Nothing was run."
                 )
             time.sleep(_WAIT)
-        need = _need(gram)
-        if not any(_fits(about, need) for about in workers.values()):
-            most = max(about["memory_limit"] for about in workers.values())
-            raise MemoryLimitError(
-                f"A worker needs {format_bytes(need)} of memory for its part of {gram.d:,} "
-                f"variables and {gram.n_samples:,} samples, beside what it holds already, and none "
-                f"of the {len(workers)} at {self._address} has so much: the largest has a limit of "
-                f"{format_bytes(most)}, of which {_USABLE:.0%} can be used. Start larger ones, or "
-                "use fewer variables."
-            )
+        if not any(_fits(about, gram) for about in workers.values()):
+            raise _too_small(gram, workers, self._address)
 
     def results(
         self,
@@ -296,60 +291,108 @@ class OnDask:
         for gram in list(self._sent):
             self.forget(gram)
 
-    @property
-    def _address(self) -> str:
-        return str(self._client.scheduler.address) if self._client.scheduler else "(closed)"
+
+class _Copy:
+    """The rows on one worker, as far as they have come."""
+
+    def __init__(self, key: str, held: Any, group: str) -> None:
+        self.key, self.held = key, held  # held: the future of all
+        self.group = group  # of workers that take the same blocks together
+        self.there, self.coming = 0, 0  # rows
+        self.under_way, self.since = held, time.monotonic()
 
 
 class _Rows:
     """The rows of one Gram, on some workers."""
 
     def __init__(self, client: Any, gram: Gram) -> None:
-        self.client, self.gram = client, gram
-        self.need = _need(gram)
-        self.held: dict[str, tuple[str, Any]] = {}  # by worker: the key, and the future that holds
+        self.client = client
+        self._gram = ref(gram)  # so that the rows go with it
+        self.copies: dict[str, _Copy] = {}  # by worker
+        self._failing: float | None = None  # since when no block could be sent
 
-    def send(self, workers: list[str]) -> list[str]:
-        """Send the rows to workers; return those that have them all, the same ones or fewer."""
+    @property
+    def gram(self) -> Gram:
+        """The Gram, which whoever works on its rows holds."""
+        gram = self._gram()
+        assert gram is not None
+        return gram
+
+    def whole(self) -> list[str]:
+        """Return the workers that have all rows."""
+        return [w for w, copy in self.copies.items() if copy.there == self.gram.d]
+
+    def begin(self, workers: list[str]) -> None:
+        """Let workers make room for the rows."""
         from bigdag import __version__
 
-        gram, client = self.gram, self.client
+        assert self.gram.Z is not None
+        group = secrets.token_hex(8)
+        for worker in workers:
+            key = f"bigdag-rows-{secrets.token_hex(8)}"
+            held = self.client.submit(
+                _hold_rows, key, __version__, self.gram.Z.shape, self.gram.sd, key=key,
+                workers=[worker], pure=False,
+            )  # fmt: skip
+            self.copies[worker] = _Copy(key, held, group)
+
+    def go_on(self, able: set[str], ended: Callable[[Any], None]) -> None:
+        """Send at most one block, to workers that have taken the one before; wait for nothing.
+
+        Parameters
+        ----------
+        able : set of str
+            The workers that can take one.
+        ended : callable
+            Called with a future when its worker has taken a block.
+        """
+        moment = time.monotonic()
+        groups: dict[str, list[str]] = {}
+        for worker, copy in list(self.copies.items()):
+            worked = copy.under_way is None or _worked(worker, copy.under_way)
+            if worked is False:
+                del self.copies[worker]  # all of them once more
+                continue
+            if worked:
+                copy.there, copy.coming, copy.under_way = copy.there + copy.coming, 0, None
+            elif moment - copy.since > _BEHIND:
+                copy.group = copy.key  # the others go on without it
+            if copy.there < self.gram.d and worker in able:
+                groups.setdefault(copy.group, []).append(worker)
+        for group in groups.values():
+            if all(self.copies[w].under_way is None for w in group):
+                self._send(group, moment, ended)
+                return
+
+    def _send(self, group: list[str], moment: float, ended: Callable[[Any], None]) -> None:
+        gram, first = self.gram, self.copies[group[0]].there
         assert gram.Z is not None
-        fresh = [w for w in workers if w not in self.held]
-        keys = {w: f"bigdag-rows-{secrets.token_hex(8)}" for w in fresh}
-        begun = {
-            w: client.submit(
-                _hold_rows, keys[w], __version__, gram.Z.shape, gram.sd, key=keys[w],
-                workers=[w], pure=False,
+        data = gram.Z[first : first + max(1, _BLOCK // (8 * gram.n_samples))]
+        block = _scattered(self.client, data, group)
+        if block is None:
+            self._failing = moment if self._failing is None else self._failing
+            if moment - self._failing > _LOST:
+                raise BigdagError(
+                    f"The rows could not be sent to any of {len(group)} workers for {_LOST:.0f} s. "
+                    "See what they and the scheduler say."
+                )
+            return
+        self._failing = None
+        for worker in group:
+            copy = self.copies[worker]
+            copy.under_way = self.client.submit(
+                _fill, copy.key, first, block, workers=[worker], pure=False
             )
-            for w in fresh
-        }  # fmt: skip
-        whole = _that_worked(client, begun)
-        step = max(1, _BLOCK // (8 * gram.n_samples))
-        for first in range(0, gram.d, step):
-            if not whole:
-                break
-            data = gram.Z[first : first + step]
-            try:
-                block = client.scatter(data, workers=whole, broadcast=len(whole) > 1, hash=False)
-            except (OSError, TimeoutError, ValueError, KeyError):
-                whole = []  # a worker has gone meanwhile: all of them once more
-                break
-            whole = _that_worked(client, {
-                w: client.submit(_fill, keys[w], first, block, workers=[w], pure=False)
-                for w in whole
-            })  # fmt: skip
-            del block
-        self.held.update({w: (keys[w], begun[w]) for w in whole})
-        return [w for w in workers if w in self.held]
+            copy.coming, copy.since = len(data), moment
+            copy.under_way.add_done_callback(ended)
 
     def drop(self, worker: str) -> None:
         """Forget a worker that is gone."""
-        self.held.pop(worker, None)
+        self.copies.pop(worker, None)
 
     def close(self) -> None:
         """Let all workers drop them."""
-        self.held.clear()
+        self.copies.clear()
 
 
 class _Sending:
@@ -363,19 +406,26 @@ class _Sending:
         self._under_way: dict[str, tuple[int, str, Any]] = {}  # by key: piece, worker, future
         self._ended: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._ready: dict[str, tuple[str, Any]] = {}  # by worker: the task's key, and its future
+        self._coming: dict[str, tuple[str, Any]] = {}  # the same, of a task on its way
         self._room: dict[str, int] = {}  # by worker: pieces that it may have at a time
+        self._able: set[str] = set()  # workers that run, and have memory for the rows
+        self._last_able: dict[str, float] = {}  # by worker: when it was last among them
         self._next_ask, self._last_seen = 0.0, time.monotonic()
 
     def run(self, stop: Callable[[], bool] | None) -> Iterator[tuple[int, Arrays]]:
+        """Yield the number and the result of each piece as it is done; fewer at a stop."""
         while self._waiting or self._under_way:
             if stop is not None and stop():
                 return
             self._ask()
+            self._rows.go_on(self._able, self._tell)
+            self._make_ready()
             self._submit()
             with suppress(queue.Empty):
                 key = self._ended.get(timeout=_WAIT)
                 while True:
-                    if (done := self._receive(key)) is not None:
+                    # Else it was taken back before, or was no piece.
+                    if key in self._under_way and (done := self._receive(key)) is not None:
                         yield done
                     self._submit()
                     key = self._ended.get_nowait()
@@ -386,63 +436,85 @@ class _Sending:
             self._client.cancel([future for _, _, future in self._under_way.values()])
         self._under_way.clear()
         self._ready.clear()
+        self._coming.clear()
 
     # -------------------------------------------------------------- the workers
 
     def _ask(self) -> None:
-        """Learn which workers there are, and make those that are new ready."""
+        """Learn which workers there are, and begin to send the rows to those that are new."""
         moment = time.monotonic()
         if moment < self._next_ask:
             return
         self._next_ask = moment + _ASK
         found = workers_of(self._client)
-        if found:
+        if found is not None:
+            self._look_at(found, moment)
+        if found and self._able:
             self._last_seen = moment
         elif moment - self._last_seen > _LOST or self._client.status == "closed":
-            raise BigdagError(
-                f"The Dask cluster at {self._owner._address} has no workers any more, or is gone. "
+            raise self._given_up(found)
+        if new := [w for w in self._able if w not in self._rows.copies]:
+            self._rows.begin(new)
+
+    def _look_at(self, found: dict[str, Any], moment: float) -> None:
+        """Learn which workers can do the work, and lose those that cannot any more."""
+        held = self._rows.copies
+        self._able = {
+            w for w, about in found.items()
+            if _runs(about) and (w in held or _fits(about, self._rows.gram))
+        }  # fmt: skip
+        self._room.update({w: found[w]["nthreads"] + 1 for w in self._able})
+        self._last_able.update(dict.fromkeys(self._able, moment))
+        for worker in held.keys() - self._able:
+            # One that Dask has paused may go on soon.
+            if worker not in found or moment - self._last_able.get(worker, moment) > _LOST:
+                self._lose(worker)
+
+    def _given_up(self, found: dict[str, Any] | None) -> BigdagError:
+        """Return the sentence on workers of which none can do the work."""
+        gram, address = self._rows.gram, self._owner._address
+        if not found:
+            return BigdagError(
+                f"The Dask cluster at {address} has no workers any more, or is gone. "
                 "The same command again does the fit anew, or what is missing from its checkpoint."
             )
-        if found is None:
-            return
-        for worker in [w for w in {*self._ready, *self._rows.held} if w not in found]:
-            self._lose(worker)
-        able = [
-            w for w, about in found.items()
-            if w in self._rows.held or _fits(about, self._rows.need)
-        ]  # fmt: skip
-        if new := [w for w in able if w not in self._ready]:
-            self._make_ready(new)
-            self._room.update({w: found[w]["nthreads"] + 1 for w in new})
+        if all(_runs(about) for about in found.values()):
+            return _too_small(gram, found, address)
+        return MemoryLimitError(
+            f"No worker of the {len(found)} at {address} could work for {_LOST:.0f} s: Dask has "
+            f"paused {sum(not _runs(about) for about in found.values())}, as it does where memory "
+            f"is nearly full, and any others are too small for {gram.d:,} variables and "
+            f"{gram.n_samples:,} samples. Start larger ones, or use fewer variables."
+        )
 
-    def _make_ready(self, workers: list[str]) -> None:
-        with_rows = self._rows.send(workers)
-        if not with_rows:
+    def _make_ready(self) -> None:
+        """Send the task to workers that have the rows; see who has taken it."""
+        for worker, (key, future) in list(self._coming.items()):
+            if (worked := _worked(worker, future)) is not None:
+                del self._coming[worker]
+                if worked:
+                    self._ready[worker] = key, future
+                else:
+                    self._lose(worker)
+        new = [
+            w for w in self._rows.whole()
+            if w in self._able and w not in self._ready and w not in self._coming
+        ]  # fmt: skip
+        if not new or (task := _scattered(self._client, self._task, new)) is None:
             return
-        try:
-            task = self._client.scatter(
-                self._task, workers=with_rows, broadcast=len(with_rows) > 1, hash=False
-            )
-        except (OSError, TimeoutError, ValueError, KeyError):
-            return  # asked again soon
-        keys = {w: f"bigdag-task-{secrets.token_hex(8)}" for w in with_rows}
-        held = {
-            w: self._client.submit(
-                _hold_task, keys[w], self._rows.held[w][0], task, key=keys[w], workers=[w],
+        for worker in new:
+            key = f"bigdag-task-{secrets.token_hex(8)}"
+            future = self._client.submit(
+                _hold_task, key, self._rows.copies[worker].key, task, key=key, workers=[worker],
                 pure=False,
-            )
-            for w in with_rows
-        }  # fmt: skip
-        able = _that_worked(self._client, held)
-        for w in with_rows:
-            if w in able:
-                self._ready[w] = keys[w], held[w]
-            else:
-                self._lose(w)
+            )  # fmt: skip
+            self._coming[worker] = key, future
+            future.add_done_callback(self._tell)
 
     def _lose(self, worker: str) -> None:
         """Take back the pieces of a worker that is gone, or has lost its rows."""
         self._ready.pop(worker, None)
+        self._coming.pop(worker, None)
         self._rows.drop(worker)
         for key, (number, where, future) in list(self._under_way.items()):
             if where == worker:
@@ -454,9 +526,10 @@ class _Sending:
     # -------------------------------------------------------------- the pieces
 
     def _submit(self) -> None:
-        count = dict.fromkeys(self._ready, 0)
+        count = dict.fromkeys((w for w in self._ready if w in self._able), 0)
         for _, worker, _ in self._under_way.values():
-            count[worker] = count.get(worker, 0) + 1
+            if worker in count:
+                count[worker] += 1
         while self._waiting and count:
             worker = min(count, key=lambda w: count[w] / self._room[w])
             if count[worker] >= self._room[worker]:
@@ -468,13 +541,15 @@ class _Sending:
             )  # fmt: skip
             self._under_way[future.key] = number, worker, future
             count[worker] += 1
-            future.add_done_callback(lambda done: self._ended.put(done.key))
+            future.add_done_callback(self._tell)
+
+    def _tell(self, future: Any) -> None:
+        """Wake the loop: something has ended."""
+        self._ended.put(future.key)
 
     def _receive(self, key: str) -> tuple[int, Arrays] | None:
         """Return a piece that has ended; where it was lost, let it be done again."""
-        if (sent := self._under_way.pop(key, None)) is None:
-            return None  # taken back before
-        number, worker, future = sent
+        number, worker, future = self._under_way.pop(key)
         if future.status == "finished":
             if (result := self._fetched(future, worker)) is not None:
                 return number, result
@@ -511,7 +586,7 @@ class _Sending:
     def _again(self, number: int) -> None:
         self._owner.n_lost += 1
         self._losses[number] += 1
-        if self._losses[number] > _LOSSES:
+        if self._losses[number] >= _LOSSES:
             raise BigdagError(
                 f"A part of the work was lost with its worker {_LOSSES} times, as when a machine "
                 "lacks memory. Start workers with more memory, or fewer threads each."
@@ -519,16 +594,36 @@ class _Sending:
         self._waiting.appendleft(number)
 
 
-def _need(gram: Gram) -> int:
+def _need(gram: Gram, threads: int) -> int:
     """Return about the bytes that a worker takes for the rows and one task on them."""
-    return 8 * gram.n_samples * gram.d + exceeding_memory(gram.n_samples, gram.d)
+    n, d = gram.n_samples, gram.d
+    return 8 * n * d + exceeding_memory(n, d, threads)
 
 
-def _fits(about: Any, need: int) -> bool:
+def _fits(about: Any, gram: Gram) -> bool:
     """Tell whether a worker has memory; one without a limit is taken at its word."""
     limit = about.get("memory_limit") or 0
     held = about.get("metrics", {}).get("memory", 0)
-    return not limit or held + need <= _USABLE * limit
+    return not limit or held + _need(gram, about["nthreads"]) <= _USABLE * limit
+
+
+def _runs(about: Any) -> bool:
+    """Tell whether Dask gives work to a worker; it pauses one whose memory is nearly full."""
+    return bool(about.get("status", "running") == "running")
+
+
+def _too_small(gram: Gram, workers: dict[str, Any], address: str) -> MemoryLimitError:
+    """Return the sentence on workers of which none has memory for the rows."""
+    largest = max(workers.values(), key=lambda about: about["memory_limit"])
+    most, threads = largest["memory_limit"], largest["nthreads"]
+    need = format_bytes(_need(gram, threads))
+    return MemoryLimitError(
+        f"A worker needs {need} of memory for its {threads} threads and its part of {gram.d:,} "
+        f"variables and {gram.n_samples:,} samples, beside what it holds already, and none of the "
+        f"{len(workers)} at {address} has so much: the largest has a limit of "
+        f"{format_bytes(most)}, of which {_USABLE:.0%} can be used. Start larger ones, or ones "
+        "with fewer threads, or use fewer variables."
+    )
 
 
 def _is_loss(error: BaseException) -> bool:
@@ -537,25 +632,25 @@ def _is_loss(error: BaseException) -> bool:
     return isinstance(error, KilledWorker | _Lost)
 
 
-def _that_worked(client: Any, futures: dict[str, Any]) -> list[str]:
-    """Wait for something on each worker; return those that did it, without those that are gone."""
-    while any(future.status == "pending" for future in futures.values()):
-        until = time.monotonic() + _ASK
-        while time.monotonic() < until:
-            if all(future.status != "pending" for future in futures.values()):
-                break
-            time.sleep(0.002)
-        else:
-            found = workers_of(client)
-            futures = {w: f for w, f in futures.items() if found is None or w in found}
-            if client.status == "closed":
-                return []
-    for worker, future in futures.items():
-        if future.status == "error" and not _is_loss(error := future.exception()):
-            if isinstance(error, ModuleNotFoundError | AttributeError):
-                raise BigdagError(
-                    f"The worker {worker} cannot do a fit: {error}. Install the same version of "
-                    "bigdag where the workers run."
-                ) from error
-            raise BigdagError(f"The worker {worker} says: {error}") from error
-    return [w for w, future in futures.items() if future.status == "finished"]
+def _scattered(client: Any, data: Any, workers: list[str]) -> Any | None:
+    """Return the future of data on workers; None where one of them has gone meanwhile."""
+    try:
+        return client.scatter(
+            data, workers=workers, broadcast=len(workers) > 1, hash=False, timeout=_BEHIND
+        )
+    except (OSError, TimeoutError, ValueError, KeyError):
+        return None  # tried again soon, without those that are gone
+
+
+def _worked(worker: str, future: Any) -> bool | None:
+    """Tell whether a worker has done something; None while it has not ended."""
+    if future.status == "pending":
+        return None
+    if future.status == "error" and not _is_loss(error := future.exception()):
+        if isinstance(error, ModuleNotFoundError | AttributeError):
+            raise BigdagError(
+                f"The worker {worker} cannot do a fit: {error}. Install the same version of "
+                "bigdag where the workers run."
+            ) from error
+        raise BigdagError(f"The worker {worker} says: {error}") from error
+    return bool(future.status == "finished")
