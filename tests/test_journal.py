@@ -17,7 +17,7 @@ from bigdag import DAG, BootstrapDAG, Knowledge, OrderSearch, simulate
 from bigdag.cli import app
 from bigdag.engine import exceeding as tiles
 from bigdag.engine import gram as moments
-from bigdag.errors import ParameterError
+from bigdag.errors import BigdagError, ParameterError
 from bigdag.learners import journal as module
 from bigdag.learners.journal import Journal
 
@@ -219,6 +219,62 @@ def test_a_full_disk_does_not_end_the_fit(small, tmp_path, monkeypatch, caplog):
     monkeypatch.undo()
     assert "cannot be written any more: [Errno 28]" in caplog.text
     assert (found.weights_ != OrderSearch(criterion="bic").fit(X).weights_).nnz == 0
+
+
+FULL = """
+import resource, sys
+import bigdag.learners.journal as module
+from bigdag import OrderSearch, simulate
+
+module._SECONDS = 0.0
+X = simulate.sample(simulate.random_dag(60, 2, rng=0), 300, rng=1)
+plain = OrderSearch(criterion="bic", n_jobs=1, restarts=40, random_state=0).fit(X)
+for limit in (6000, 10000, 20000):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    for _ in range(2):  # the second goes on from the file that the first left
+        learner = OrderSearch(
+            criterion="bic", n_jobs=1, restarts=40, random_state=0, checkpoint=f"c{limit}"
+        )
+        assert (learner.fit(X).weights_ != plain.weights_).nnz == 0
+"""
+
+
+def test_a_disk_that_is_really_full_does_not_end_the_fit(tmp_path):
+    pytest.importorskip("resource")
+    done = subprocess.run(
+        [sys.executable, "-c", FULL], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("c10000 cannot be written any more: [Errno 27]") == 2  # once a fit
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(tmp_path):
+    X, file, states = table(20), tmp_path / "c", []
+    OrderSearch(checkpoint=file).fit(X)
+    file.chmod(0o444)
+    with pytest.raises(ParameterError, match=r"cannot be opened for writing: .* or give another"):
+        OrderSearch(checkpoint=file, callback=states.append).fit(X)
+    assert not states
+
+
+def test_a_file_that_cannot_be_made_shorter_stays_as_it_is(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(module, "_SLACK", 1000)
+    monkeypatch.setattr(module, "_SECONDS", 0.0)
+    tried = []
+
+    def full(path, force=False):
+        tried.append(path)
+        raise BigdagError(f"Could not write {path}: No space left on device.")
+
+    with Journal(tmp_path / "c", {}, lambda then, now: None) as journal:
+        monkeypatch.setattr(module, "whole_file", full)
+        for i in range(50):
+            journal.keep(b"1" * 16, (np.full(100, i),))
+        assert journal.find(b"1" * 16)[0][0] == 49
+    assert len(tried) == 1
+    assert caplog.text.count("cannot be made shorter") == 1
+    with Journal(tmp_path / "c", {}, lambda then, now: None) as journal:
+        assert journal.find(b"1" * 16)[0][0] == 49
 
 
 def test_the_command_and_the_bootstrap(tmp_path):

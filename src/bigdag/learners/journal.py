@@ -17,19 +17,21 @@ import json
 import logging
 import math
 import os
+import stat
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 import scipy.sparse as sp
 
 from bigdag.engine.executor import Arrays, Executor, Piece, Step, Task
 from bigdag.engine.limits import Limits
-from bigdag.errors import ParameterError
+from bigdag.errors import BigdagError, ParameterError
 from bigdag.writing import whole_file
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ class Journal:
     Raises
     ------
     ParameterError
-        If the file is none that a fit wrote, or is of another fit.
+        If the file is none that a fit wrote, is of another fit, or cannot be written.
 
     Examples
     --------
@@ -99,11 +101,12 @@ class Journal:
         else:
             with whole_file(self.path) as new:
                 new.write(_FORMAT + _record(_ABOUT, json.dumps(self.about).encode()))
-        self._file: BinaryIO = open(self.path, "r+b")  # noqa: SIM115
+        self._file = _opened(self.path)
         self._places: dict[bytes, _Place] = {}
         self._new: dict[bytes, bytes] = {}  # payloads that are still to be written
         self._replaced = 0
-        self._writes = True
+        self._writes = self._shortens = True
+        self._end = 0  # of the last whole record
         self._read()
         self._last = -math.inf
 
@@ -119,9 +122,12 @@ class Journal:
             return _unpacked(self._new[key])
         if (place := self._places.get(key)) is None:
             return None
-        self._file.seek(place.at - _HEAD.size)
-        _, digest, _ = _HEAD.unpack(self._file.read(_HEAD.size))
-        payload = self._file.read(place.size)
+        try:
+            record = _part(self._file, place.at - _HEAD.size, _HEAD.size + place.size)
+        except OSError:
+            del self._places[key]
+            return None
+        digest, payload = _HEAD.unpack(record[: _HEAD.size])[1], record[_HEAD.size :]
         if _digest(key, payload) != digest:
             del self._places[key]
             return None
@@ -129,6 +135,8 @@ class Journal:
 
     def keep(self, key: bytes, arrays: Arrays) -> None:
         """Keep arrays under a key, in place of what was kept there; written within a second."""
+        if not self._writes:
+            return
         self._new[key] = _packed(arrays)
         if time.monotonic() - self._last >= _SECONDS:
             self.write()
@@ -140,18 +148,17 @@ class Journal:
             return
         records = [_record(key, payload) for key, payload in self._new.items()]
         try:
-            at = self._file.seek(0, os.SEEK_END)
-            self._file.write(b"".join(records))
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            _put(self._file, self._end, b"".join(records))
         except OSError as error:  # the fit is not lost for that
             self._writes = False
+            with suppress(OSError):
+                self._file.truncate(self._end)
             _log.warning("the checkpoint %s cannot be written any more: %s", self.path, error)
             self._new.clear()
             return
         for key, record in zip(self._new, records):
-            self._note(key, at, len(record) - _HEAD.size)
-            at += len(record)
+            self._note(key, self._end, len(record) - _HEAD.size)
+            self._end += len(record)
         self._new.clear()
         self._shorten()
         self._last = time.monotonic()
@@ -159,7 +166,8 @@ class Journal:
     def close(self) -> None:
         """Write what is new, and close the file."""
         self.write()
-        self._file.close()
+        with suppress(OSError):
+            self._file.close()
 
     def _note(self, key: bytes, at: int, size: int) -> None:
         if (before := self._places.get(key)) is not None:
@@ -171,29 +179,36 @@ class Journal:
         end = self._file.seek(0, os.SEEK_END)
         at = len(_FORMAT)
         while at + _HEAD.size <= end:
-            self._file.seek(at)
-            key, _, size = _HEAD.unpack(self._file.read(_HEAD.size))
+            key, _, size = _HEAD.unpack(_part(self._file, at, _HEAD.size))
             if at + _HEAD.size + size > end:
                 break
             self._note(key, at, size)
             at += _HEAD.size + size
         if at < end:
             self._file.truncate(at)
+        self._end = at
 
     def _shorten(self) -> None:
         """Write the file anew where much of it was replaced by newer records."""
-        size = self._file.seek(0, os.SEEK_END)
-        if self._replaced < max(_SLACK, size // 2):
+        if not self._shortens or self._replaced < max(_SLACK, self._end // 2):
             return
-        with whole_file(self.path, force=True) as new:
-            new.write(_FORMAT)
-            for place in self._places.values():
-                self._file.seek(place.at - _HEAD.size)
-                new.write(self._file.read(_HEAD.size + place.size))
+        places, at = {}, len(_FORMAT)
+        try:
+            with whole_file(self.path, force=True) as new:
+                new.write(_FORMAT)
+                for key, place in self._places.items():
+                    size = _HEAD.size + place.size
+                    new.write(_part(self._file, place.at - _HEAD.size, size))
+                    places[key] = _Place(at + _HEAD.size, place.size)
+                    at += size
+                new.flush()
+                file = _opened(Path(new.name))  # the name may be taken from now on
+        except (OSError, BigdagError) as error:  # the long file has all that the short one would
+            self._shortens = False
+            _log.warning("the checkpoint %s cannot be made shorter: %s", self.path, error)
+            return
         self._file.close()
-        self._file = open(self.path, "r+b")  # noqa: SIM115
-        self._places, self._replaced = {}, 0
-        self._read()
+        self._file, self._places, self._replaced, self._end = file, places, 0, at
 
 
 def read_about(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -290,6 +305,41 @@ class Journalled:
     def forget(self, gram: Gram) -> None:
         """Tell the other one."""
         self.inner.forget(gram)
+
+
+# ------------------------------------------------------------------ files
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open a file to read and write it, without a buffer: what failed must not be tried again."""
+    try:
+        if not path.stat().st_mode & stat.S_IWUSR:
+            raise PermissionError("it is read-only")
+        return cast(BinaryIO, open(path, "r+b", buffering=0))
+    except OSError as error:
+        raise ParameterError(
+            f"The checkpoint {path} cannot be opened for writing: {error.strerror or error}. Make "
+            "it writable (chmod u+w), or give another name."
+        ) from error
+
+
+def _part(file: BinaryIO, at: int, size: int) -> bytes:
+    """Return some bytes of a file; fewer where it ends before."""
+    file.seek(at)
+    parts = []
+    while size > 0 and (part := file.read(size)):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _put(file: BinaryIO, at: int, content: bytes) -> None:
+    """Write all of some bytes at a place of a file, and to the disk."""
+    file.seek(at)
+    left = memoryview(content)
+    while left:
+        left = left[file.write(left) :]
+    os.fsync(file.fileno())
 
 
 # ------------------------------------------------------------------ records
