@@ -295,6 +295,36 @@ def test_ctrl_c_gives_what_is_done():
     assert 2 <= model.n_resamples_ < 20
 
 
+def test_a_checkpoint_that_cannot_be_written_loses_no_resample(tmp_path, monkeypatch, caplog):
+    from bigdag.errors import BigdagError
+    from bigdag.learners import checkpoint
+
+    X = simulate.sample(simulate.random_dag(12, 1, rng=0), 200, rng=1)
+    given = {"n_resamples": 40, "random_state": 0, "n_jobs": 1}
+    real, calls = checkpoint.write_resamples, []
+
+    def full(*arguments):
+        calls.append(arguments)
+        if 2 < len(calls) < 6:
+            raise BigdagError("Could not write c.npz: No space left on device.")
+        return real(*arguments)
+
+    monkeypatch.setattr(checkpoint, "write_resamples", full)
+    file = tmp_path / "c.npz"
+    found = BootstrapDAG(**given, checkpoint=file).fit(X)
+    monkeypatch.undo()
+    assert found.n_resamples_ == 40
+    assert caplog.text.count("c.npz cannot be written, and the work goes on") == 1
+    assert len(checkpoint.read_resamples(file, 12)[1]) == 40  # there was room again
+    done = []
+    file.chmod(0o444)
+    with pytest.raises(ParameterError, match="is read-only"):
+        BootstrapDAG(**given, checkpoint=file, callback=done.append, warm_start=True).fit(X)
+    with pytest.raises(ParameterError, match=r"the folder .* does not exist"):
+        BootstrapDAG(**given, checkpoint=tmp_path / "no/c", callback=done.append).fit(X)
+    assert not done
+
+
 def test_a_checkpoint_goes_on_where_it_ended(tmp_path, fitted):
     _, X, model = fitted
     file = tmp_path / "boot.npz"

@@ -39,6 +39,7 @@ from bigdag.learners.resamples import BEFORE, BootstrapState, Collector, Stop, W
 from bigdag.resources import blas_threads, n_threads, require_memory
 from bigdag.search import resampling
 from bigdag.search.ebic import arc_cost
+from bigdag.writing import Output
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -311,6 +312,8 @@ class BootstrapDAG(ResampledModel, BaseEstimator):
         }
         answers: dict[int, Answer] = {}
         seed = None
+        if self.checkpoint is not None:  # refused before the work, and not after it
+            Output(self.checkpoint, force=True).reserve()
         if self.warm_start and hasattr(self, "_answers"):
             about["seed"] = seed = self._seed
             if not isinstance(self.random_state, np.random.Generator | None):

@@ -212,6 +212,7 @@ class Collector:
         self._watch, self._stop = watch, stop
         self._done_before = len(answers)
         self._written, self._next_file = len(answers), time.monotonic() + _FILE_SECONDS
+        self._told = False  # that the checkpoint could not be written
 
     def missing(self) -> list[int]:
         """Return the numbers of the resamples that are not done."""
@@ -298,11 +299,21 @@ class Collector:
             self._stop.asked = True
 
     def _keep(self) -> None:
-        """Write the checkpoint, if one is wanted and there is something new."""
+        """Write the checkpoint, if one is wanted and there is something new.
+
+        Where that fails, no resample is lost: it is tried again with the next ones.
+        """
         path = self._owner.checkpoint
         if path is None or len(self._answers) == self._written:
             return
-        files.write_resamples(path, self._about, self._answers)
+        try:
+            files.write_resamples(path, self._about, self._answers)
+        except (OSError, BigdagError) as error:
+            if not self._told:
+                _log.warning(
+                    "the checkpoint %s cannot be written, and the work goes on: %s", path, error
+                )
+            self._told = True
         self._written, self._next_file = len(self._answers), time.monotonic() + _FILE_SECONDS
 
 
