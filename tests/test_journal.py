@@ -146,6 +146,48 @@ def test_a_file_that_was_cut_or_damaged_loses_only_that(small, tmp_path):
         same(OrderSearch(criterion="bic", checkpoint=file).fit(X), plain)
 
 
+def test_damage_of_one_record_is_of_that_record_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_CHUNK", 100)
+    file, keys = tmp_path / "c", [bytes([k]) * 16 for k in range(6)]
+
+    def opened():
+        return Journal(file, {}, lambda then, now: None)
+
+    with opened() as journal:
+        start = [file.stat().st_size]
+        for i, key in enumerate(keys):
+            journal.keep(key, (np.arange(50) + i,))
+            start.append(file.stat().st_size)
+    whole = file.read_bytes()
+    for at in range(start[2], start[3]):  # every byte of the third record, its head included
+        broken = bytearray(whole)
+        broken[at] ^= 1
+        file.write_bytes(broken)
+        with opened() as journal:
+            assert [journal.find(key) is not None for key in keys] == [k != 2 for k in range(6)]
+        assert file.read_bytes() == bytes(broken)  # nothing is cut off
+    for size in range(start[5], start[6]):  # the last one was cut short, and another one follows
+        file.write_bytes(whole[:size])
+        with opened() as journal:
+            journal.keep(b"new".ljust(16), (np.zeros(3),))
+        with opened() as journal:
+            assert [journal.find(key) is not None for key in keys] == [k != 5 for k in range(6)]
+            assert journal.find(b"new".ljust(16)) is not None
+
+
+def test_a_newest_record_that_never_reached_the_disk_leaves_the_older_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_SECONDS", 0.0)
+    file, key = tmp_path / "c", b"1" * 16
+    with Journal(file, {}, lambda then, now: None) as journal:
+        journal.keep(key, (np.zeros(100),))
+        journal.keep(key, (np.ones(100),))
+    content = file.read_bytes()
+    file.write_bytes(content[:-100] + bytes(100))
+    with Journal(file, {}, lambda then, now: None) as journal:
+        np.testing.assert_array_equal(journal.find(key)[0], np.zeros(100))
+
+
 def test_a_file_of_something_else_is_refused_by_name(small, tmp_path, monkeypatch):
     X, file = table(60), tmp_path / "c"
     learner = OrderSearch(criterion="bic", random_state=1, checkpoint=file)
@@ -255,6 +297,29 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(tmp_path):
     with pytest.raises(ParameterError, match=r"cannot be opened for writing: .* or give another"):
         OrderSearch(checkpoint=file, callback=states.append).fit(X)
     assert not states
+
+
+def test_two_fits_at_a_time_do_not_share_a_file(tmp_path, monkeypatch):
+    pytest.importorskip("fcntl")
+    monkeypatch.setattr(module, "_SLACK", 1000)
+    monkeypatch.setattr(module, "_SECONDS", 0.0)
+
+    def open_elsewhere():
+        words = "import sys; from bigdag.learners.journal import Journal; "
+        words += "Journal(sys.argv[1], {}, lambda then, now: None)"
+        return subprocess.run(
+            [sys.executable, "-c", words, tmp_path / "c"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    with Journal(tmp_path / "c", {}, lambda then, now: None) as journal:
+        with pytest.raises(ParameterError, match="is in use by another fit"):
+            Journal(tmp_path / "c", {}, lambda then, now: None)
+        for i in range(50):
+            journal.keep(b"1" * 16, (np.full(100, i),))
+        assert (tmp_path / "c").stat().st_size < 10_000  # a shorter one, which is locked as well
+        assert "is in use by another fit" in open_elsewhere().stderr
+    assert open_elsewhere().returncode == 0
 
 
 def test_a_file_that_cannot_be_made_shorter_stays_as_it_is(tmp_path, monkeypatch, caplog):

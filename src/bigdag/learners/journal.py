@@ -6,8 +6,10 @@ beginning before. Steps are named by a digest of what they begin with. What is k
 of passes over the variables (:class:`Journalled` stands between a Gram and who does them), and how
 far each descent of the search has come.
 
-The file is a list of records, each with a digest. One that was cut short or is damaged is as good
-as not there. A file belongs to one table, one learner with its parameters, and one version.
+The file is a list of records, each with digests of its head and of what follows. One that was cut
+short or is damaged is as good as not there: an older one of the same key counts, and reading goes
+on at the next whole head. A file belongs to one table, one learner with its parameters, and one
+version.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import math
 import os
 import stat
 import struct
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -34,6 +37,9 @@ from bigdag.engine.limits import Limits
 from bigdag.errors import BigdagError, ParameterError
 from bigdag.writing import whole_file
 
+if sys.platform != "win32":
+    import fcntl
+
 if TYPE_CHECKING:
     from bigdag.engine.gram import Gram
     from bigdag.learners.run import Run
@@ -41,11 +47,21 @@ if TYPE_CHECKING:
 __all__ = ["Journal", "Journalled", "read_about"]
 
 _log = logging.getLogger("bigdag")
-_FORMAT = b"bigdag fit 1\n"
-_HEAD = struct.Struct("<16s16sQ")  # the key, the digest of what follows, and its length
+_FORMAT = b"bigdag fit 2\n"
+_MARK = b"\xb1\x9dRECORD"  # begins each head, so that one can be found after what is damaged
+_HEAD = struct.Struct("<8s16s16sQ16s")  # it, the key, digest and length of the payload, own digest
+_CHUNK = 2**20  # bytes that are read at a time to check them
 _ABOUT = b"about".ljust(16)
 _SECONDS = 1.0  # between two writes, at least
 _SLACK = 2**26  # bytes of records that newer ones replace, beyond which the file is written anew
+
+
+class _Head(NamedTuple):
+    """What stands before a payload."""
+
+    key: bytes
+    digest: bytes
+    size: int
 
 
 class _Place(NamedTuple):
@@ -70,7 +86,8 @@ class Journal:
     Raises
     ------
     ParameterError
-        If the file is none that a fit wrote, is of another fit, or cannot be written.
+        If the file is none that a fit wrote, is of another fit, cannot be written, or another fit
+        under way has it.
 
     Examples
     --------
@@ -101,7 +118,7 @@ class Journal:
         else:
             with whole_file(self.path) as new:
                 new.write(_FORMAT + _record(_ABOUT, json.dumps(self.about).encode()))
-        self._file = _opened(self.path)
+        self._file = _locked(self.path)
         self._places: dict[bytes, _Place] = {}
         self._new: dict[bytes, bytes] = {}  # payloads that are still to be written
         self._replaced = 0
@@ -127,8 +144,8 @@ class Journal:
         except OSError:
             del self._places[key]
             return None
-        digest, payload = _HEAD.unpack(record[: _HEAD.size])[1], record[_HEAD.size :]
-        if _digest(key, payload) != digest:
+        head, payload = _head_in(record), record[_HEAD.size :]
+        if head is None or _digest(key, payload) != head.digest:
             del self._places[key]
             return None
         return _unpacked(payload)
@@ -175,24 +192,43 @@ class Journal:
         self._places[key] = _Place(at + _HEAD.size, size)
 
     def _read(self) -> None:
-        """Find all whole records, and cut off what comes after them."""
-        end = self._file.seek(0, os.SEEK_END)
+        """Find all whole records; what is between and after them stays, and is not read."""
+        self._end = self._file.seek(0, os.SEEK_END)
         at = len(_FORMAT)
-        while at + _HEAD.size <= end:
-            key, _, size = _HEAD.unpack(_part(self._file, at, _HEAD.size))
-            if at + _HEAD.size + size > end:
-                break
-            self._note(key, at, size)
-            at += _HEAD.size + size
-        if at < end:
-            self._file.truncate(at)
-        self._end = at
+        while at + _HEAD.size <= self._end:
+            head = _head_in(_part(self._file, at, _HEAD.size))
+            if head is not None and self._is_whole(head, at):
+                self._note(head.key, at, head.size)
+                at += _HEAD.size + head.size
+            else:
+                following = self._next_mark(at + 1)
+                self._replaced += following - at
+                at = following
+
+    def _is_whole(self, head: _Head, at: int) -> bool:
+        """Tell whether all of a record is there as it was written."""
+        first, last = at + _HEAD.size, at + _HEAD.size + head.size
+        if last > self._end:
+            return False
+        digest = hashlib.blake2b(head.key, digest_size=16)
+        for a in range(first, last, _CHUNK):
+            digest.update(_part(self._file, a, min(_CHUNK, last - a)))
+        return digest.digest() == head.digest
+
+    def _next_mark(self, at: int) -> int:
+        """Return where the next head may begin, or the end of the file."""
+        while at < self._end:
+            found = _part(self._file, at, _CHUNK).find(_MARK)
+            if found >= 0:
+                return at + found
+            at += _CHUNK - len(_MARK) + 1  # a mark may lie across two chunks
+        return self._end
 
     def _shorten(self) -> None:
         """Write the file anew where much of it was replaced by newer records."""
         if not self._shortens or self._replaced < max(_SLACK, self._end // 2):
             return
-        places, at = {}, len(_FORMAT)
+        places, at, file = {}, len(_FORMAT), None
         try:
             with whole_file(self.path, force=True) as new:
                 new.write(_FORMAT)
@@ -202,9 +238,11 @@ class Journal:
                     places[key] = _Place(at + _HEAD.size, place.size)
                     at += size
                 new.flush()
-                file = _opened(Path(new.name))  # the name may be taken from now on
+                file = _locked(Path(new.name))  # before it takes the name of the other
         except (OSError, BigdagError) as error:  # the long file has all that the short one would
             self._shortens = False
+            if file is not None:
+                file.close()
             _log.warning("the checkpoint %s cannot be made shorter: %s", self.path, error)
             return
         self._file.close()
@@ -223,15 +261,15 @@ def read_about(path: str | os.PathLike[str]) -> dict[str, Any]:
         with open(path, "rb") as file:
             if file.read(len(_FORMAT)) != _FORMAT:
                 raise ValueError("of another kind")
-            key, digest, size = _HEAD.unpack(file.read(_HEAD.size))
-            if key != _ABOUT or size > 2**24:
+            head = _head_in(file.read(_HEAD.size))
+            if head is None or head.key != _ABOUT or head.size > 2**24:
                 raise ValueError("of another kind")
-            payload = file.read(size)
-            if _digest(key, payload) != digest:
+            payload = file.read(head.size)
+            if _digest(head.key, payload) != head.digest:
                 raise ValueError("damaged")
             about: dict[str, Any] = json.loads(payload)
             return about
-    except (OSError, ValueError, struct.error) as error:
+    except (OSError, ValueError) as error:
         raise ParameterError(
             f"{os.fspath(path)} is no checkpoint that one fit of this version wrote, or it is "
             "damaged. Give another name, or remove the file to begin anew."
@@ -323,6 +361,27 @@ def _opened(path: Path) -> BinaryIO:
         ) from error
 
 
+def _locked(path: Path) -> BinaryIO:
+    """Open a file as `_opened` does, for nobody else until it is closed."""
+    file = _opened(path)
+    if sys.platform == "win32":
+        return file
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.close()
+        raise ParameterError(
+            f"The checkpoint {path} is in use by another fit that is under way. Wait until that "
+            "has ended, or give another name."
+        ) from error
+    except OSError:
+        return file  # a file system without such locks
+    if not os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+        file.close()
+        return _locked(path)  # it was replaced by a shorter one before it was locked
+    return file
+
+
 def _part(file: BinaryIO, at: int, size: int) -> bytes:
     """Return some bytes of a file; fewer where it ends before."""
     file.seek(at)
@@ -350,7 +409,19 @@ def _digest(key: bytes, payload: bytes) -> bytes:
 
 
 def _record(key: bytes, payload: bytes) -> bytes:
-    return _HEAD.pack(key, _digest(key, payload), len(payload)) + payload
+    """Return a payload with its head before it."""
+    head = _HEAD.pack(_MARK, key, _digest(key, payload), len(payload), bytes(16))
+    return head[:-16] + _digest(b"", head[:-16]) + payload
+
+
+def _head_in(record: bytes) -> _Head | None:
+    """Return the head that a record begins with; None where there is none, or it is damaged."""
+    if len(record) < _HEAD.size:
+        return None
+    mark, key, digest, size, own = _HEAD.unpack(record[: _HEAD.size])
+    if mark != _MARK or own != _digest(b"", record[: _HEAD.size - 16]):
+        return None
+    return _Head(key, digest, size)
 
 
 def _packed(arrays: Arrays) -> bytes:
