@@ -299,6 +299,22 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(tmp_path):
     assert not states
 
 
+def test_what_is_kept_last_is_written_without_another_call(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_SECONDS", 0.05)
+    file = tmp_path / "c"
+    journal = Journal(file, {}, lambda then, now: None)
+    journal.keep(b"1" * 16, (np.zeros(100),))
+    journal.keep(b"2" * 16, (np.ones(100),))  # too early to be written at once
+    until = time.monotonic() + 60
+    while (b"2" * 16) not in file.read_bytes() and time.monotonic() < until:
+        time.sleep(0.02)
+    copy = tmp_path / "copy"  # what a kill would leave now
+    copy.write_bytes(file.read_bytes())
+    journal.close()
+    with Journal(copy, {}, lambda then, now: None) as left:
+        assert left.find(b"2" * 16) is not None
+
+
 def test_two_fits_at_a_time_do_not_share_a_file(tmp_path, monkeypatch):
     pytest.importorskip("fcntl")
     monkeypatch.setattr(module, "_SLACK", 1000)

@@ -22,6 +22,7 @@ import os
 import stat
 import struct
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -126,6 +127,8 @@ class Journal:
         self._end = 0  # of the last whole record
         self._read()
         self._last = -math.inf
+        self._lock = threading.RLock()  # of all of the above, as the timer is another thread
+        self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Journal:
         return self
@@ -135,34 +138,56 @@ class Journal:
 
     def find(self, key: bytes) -> Arrays | None:
         """Return what was kept under a key; None where nothing was, or it is damaged."""
-        if key in self._new:
-            return _unpacked(self._new[key])
-        if (place := self._places.get(key)) is None:
-            return None
-        try:
-            record = _part(self._file, place.at - _HEAD.size, _HEAD.size + place.size)
-        except OSError:
-            del self._places[key]
-            return None
-        head, payload = _head_in(record), record[_HEAD.size :]
-        if head is None or _digest(key, payload) != head.digest:
-            del self._places[key]
-            return None
+        with self._lock:
+            if key in self._new:
+                return _unpacked(self._new[key])
+            if (place := self._places.get(key)) is None:
+                return None
+            try:
+                record = _part(self._file, place.at - _HEAD.size, _HEAD.size + place.size)
+            except OSError:
+                record = b""
+            head, payload = _head_in(record), record[_HEAD.size :]
+            if head is None or _digest(key, payload) != head.digest:
+                del self._places[key]
+                return None
         return _unpacked(payload)
 
     def keep(self, key: bytes, arrays: Arrays) -> None:
         """Keep arrays under a key, in place of what was kept there; written within a second."""
         if not self._writes:
             return
-        self._new[key] = _packed(arrays)
-        if time.monotonic() - self._last >= _SECONDS:
-            self.write()
+        payload = _packed(arrays)
+        with self._lock:
+            self._new[key] = payload
+            wait = self._last + _SECONDS - time.monotonic()
+            if wait <= 0:
+                self.write()
+            elif self._timer is None:  # whatever takes long now, and keeps nothing
+                self._timer = threading.Timer(wait, self.write)
+                self._timer.daemon = True
+                self._timer.start()
 
     def write(self) -> None:
         """Write what is new."""
-        if not self._new or not self._writes:
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            if self._new and self._writes:
+                self._append()
             self._new.clear()
-            return
+
+    def close(self) -> None:
+        """Write what is new, and close the file."""
+        with self._lock:
+            self.write()
+            self._writes = False
+            with suppress(OSError):
+                self._file.close()
+
+    def _append(self) -> None:
+        """Write what is new at the end, and make the file shorter where that is due."""
         records = [_record(key, payload) for key, payload in self._new.items()]
         try:
             _put(self._file, self._end, b"".join(records))
@@ -171,20 +196,12 @@ class Journal:
             with suppress(OSError):
                 self._file.truncate(self._end)
             _log.warning("the checkpoint %s cannot be written any more: %s", self.path, error)
-            self._new.clear()
             return
         for key, record in zip(self._new, records):
             self._note(key, self._end, len(record) - _HEAD.size)
             self._end += len(record)
-        self._new.clear()
         self._shorten()
         self._last = time.monotonic()
-
-    def close(self) -> None:
-        """Write what is new, and close the file."""
-        self.write()
-        with suppress(OSError):
-            self._file.close()
 
     def _note(self, key: bytes, at: int, size: int) -> None:
         if (before := self._places.get(key)) is not None:
