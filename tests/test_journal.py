@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from typer.testing import CliRunner
 
 from bigdag import DAG, BootstrapDAG, Knowledge, OrderSearch, simulate
@@ -18,6 +19,7 @@ from bigdag.cli import app
 from bigdag.engine import exceeding as tiles
 from bigdag.engine import gram as moments
 from bigdag.errors import BigdagError, ParameterError
+from bigdag.learners import checkpoint
 from bigdag.learners import journal as module
 from bigdag.learners.journal import Journal
 
@@ -216,6 +218,32 @@ def test_a_file_of_something_else_is_refused_by_name(small, tmp_path, monkeypatc
         assert file.read_bytes() == content
     with pytest.raises(ParameterError, match="checkpoint must be the name of a file"):
         OrderSearch(checkpoint=7).fit(X)
+
+
+class Known:
+    """Knowledge as another package has it; its repr is an address."""
+
+    def __init__(self, names):
+        self.forbidden_edges = {(name, "x0") for name in names}
+
+
+def test_the_same_parameters_are_the_same_whatever_was_asked_of_them(tmp_path):
+    X, start = table(20), simulate.random_dag(20, 2, rng=0)
+    names = [f"x{i}" for i in range(1, 9)]
+
+    def fit(given, known):
+        OrderSearch(start=[given, "r2"], knowledge=known, checkpoint=tmp_path / "c").fit(X)
+
+    fit(start, Known(names))
+    start.neighbourhood(0, 1)  # which finds places by name from now on
+    fit(start, Known(names))
+    fit(DAG(start.weights.copy(), start.names, start.order), Known(names[::-1]))
+    with pytest.raises(ParameterError, match="knowledge was"):
+        fit(start, Known(names[1:]))
+    with pytest.raises(ParameterError, match="start was"):
+        fit(DAG(2 * start.weights, start.names, start.order), Known(names))
+    one = sp.csc_array(np.eye(3))
+    assert checkpoint.plain(one) == checkpoint.plain(one.copy()) != checkpoint.plain(2 * one)
 
 
 def test_a_fit_without_a_seed_goes_on_with_the_same_chance(small, tmp_path):

@@ -20,8 +20,9 @@ import scipy.sparse as sp
 
 from bigdag.errors import ParameterError
 from bigdag.graph.consensus import Answer
-from bigdag.knowledge.known import Knowledge
-from bigdag.learners.journal import Journal
+from bigdag.graph.dag import DAG
+from bigdag.knowledge.known import Knowledge, as_knowledge
+from bigdag.learners.journal import Journal, digest_of_parts
 from bigdag.writing import whole_file
 
 if TYPE_CHECKING:
@@ -57,17 +58,70 @@ def digest_of(data: Dataset) -> str:
 def deciding(learner: Learner) -> dict[str, Any]:
     """Return the parameters that change what a learner finds."""
     beside = {"n_jobs", "memory_limit", "callback", "verbose", "random_state", "checkpoint"}
-    return {k: v for k, v in learner.get_params(deep=False).items() if k not in beside}
+    found = {k: v for k, v in learner.get_params(deep=False).items() if k not in beside}
+    if found.get("knowledge") is not None:
+        found["knowledge"] = as_knowledge(found["knowledge"])
+    return found
 
 
 def plain(value: Any) -> Any:
-    """Return a parameter as JSON would give it back; of what is long, a digest of all of it."""
+    """Return a parameter as JSON would give it back; of what is long, a digest of all of it.
+
+    Examples
+    --------
+    >>> plain(0.1), plain(np.float64(0.1))
+    (0.1, 0.1)
+    >>> plain(np.zeros(3)) == plain(np.zeros(3)), plain(np.zeros(3)) == plain(np.ones(3))
+    (True, False)
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, str | int | float | bool | None):
         return value
-    whole = value.to_dict() if isinstance(value, Knowledge) else value
-    return f"{value!r:.100} ({joblib.hash(whole)[:16]})"
+    said = type(value).__name__
+    parts = value if isinstance(value, list | tuple) else [value]
+    if isinstance(value, Knowledge):
+        said = f"{_sorted_knowledge(value)!r:.100}"
+    elif all(isinstance(one, DAG | str | int | float) for one in parts):
+        said = f"{value!r:.100}"  # that of others may tell an address
+    return f"{said} ({digest_of_parts(_content(value)).hex()[:16]})"
+
+
+def _content(value: Any) -> Any:
+    """Return what a parameter is, of arrays, numbers and text, whatever was asked of it before."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufcSU":
+        return value
+    if isinstance(value, str | bytes | int | float | bool | np.generic | None):
+        return value
+    kind = type(value).__qualname__
+    if isinstance(value, Knowledge):
+        return kind, json.dumps(_sorted_knowledge(value), sort_keys=True)
+    if isinstance(value, DAG):
+        return kind, list(value.names), _content(value.weights), value.order
+    if sp.issparse(value):
+        whole = sp.csc_array(value)
+        whole.sum_duplicates()
+        return kind, whole.shape, whole.indptr, whole.indices, whole.data
+    if isinstance(value, list | tuple):
+        return kind, [_content(one) for one in value]
+    if isinstance(value, Mapping):
+        return kind, [(repr(k), _content(value[k])) for k in sorted(value, key=repr)]
+    if isinstance(value, set | frozenset):
+        return kind, sorted(repr(one) for one in value)
+    if hasattr(value, "get_params"):
+        return kind, _content(value.get_params(deep=False))
+    return kind, joblib.hash(value)
+
+
+def _sorted_knowledge(known: Knowledge) -> dict[str, Any]:
+    """Return what is known, without the sequence in which it was said where that means nothing."""
+    said = known.to_dict()
+    for name, value in said.items():
+        if name == "temporal_order":
+            said[name] = [sorted(tier) for tier in value]
+        elif isinstance(value, list):
+            said[name] = sorted(value)
+    return said
 
 
 def seed_of(random_state: Any) -> int:

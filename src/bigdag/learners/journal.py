@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from bigdag.engine.gram import Gram
     from bigdag.learners.run import Run
 
-__all__ = ["Journal", "Journalled", "read_about"]
+__all__ = ["Journal", "Journalled", "digest_of_parts", "read_about"]
 
 _log = logging.getLogger("bigdag")
 _FORMAT = b"bigdag fit 2\n"
@@ -325,8 +325,8 @@ class Journalled:
         stop: Callable[[], bool] | None = None,
     ) -> Iterator[tuple[int, Arrays]]:
         """Yield the number and the result of each piece: those done before, and then the others."""
-        name = _key("pieces", type(task).__qualname__, task, gram)
-        keys = [_key(name, first, last) for first, last in pieces]
+        name = digest_of_parts("pieces", type(task).__qualname__, task, gram)
+        keys = [digest_of_parts(name, first, last) for first, last in pieces]
         missing = []
         for number, key in enumerate(keys):
             if (found := self.journal.find(key)) is None:
@@ -343,7 +343,7 @@ class Journalled:
 
     def step(self, gram: Gram, name: str, *inputs: Any) -> Step:
         """Return a step of the search, which knows how far it came before."""
-        key = _key("step", name, inputs, gram)
+        key = digest_of_parts("step", name, inputs, gram)
         found = self.journal.find(key)
         if found is not None:
             if self.run is not None:
@@ -459,7 +459,14 @@ def _unpacked(payload: bytes) -> Arrays:
     return tuple(arrays)
 
 
-def _key(*parts: Any) -> bytes:
+def digest_of_parts(*parts: Any) -> bytes:
+    """Return a digest of arrays, numbers, text, and what consists of them.
+
+    Examples
+    --------
+    >>> digest_of_parts("a", np.zeros(2)) == digest_of_parts("a", np.zeros(2))
+    True
+    """
     digest = hashlib.blake2b(digest_size=16)
     _feed(digest, parts)
     return digest.digest()
