@@ -16,12 +16,15 @@ from typer.testing import CliRunner
 
 from bigdag import DAG, BootstrapDAG, Knowledge, OrderSearch, simulate
 from bigdag.cli import app
+from bigdag.data.dataset import as_dataset
 from bigdag.engine import exceeding as tiles
 from bigdag.engine import gram as moments
+from bigdag.engine.executor import Threads, executing
 from bigdag.errors import BigdagError, ParameterError
 from bigdag.learners import checkpoint
 from bigdag.learners import journal as module
-from bigdag.learners.journal import Journal
+from bigdag.learners.journal import Journal, Journalled
+from bigdag.search.start_orders import r2_order
 
 WAYS = [
     {"criterion": "bic"},
@@ -244,6 +247,43 @@ def test_the_same_parameters_are_the_same_whatever_was_asked_of_them(tmp_path):
         fit(DAG(2 * start.weights, start.names, start.order), Known(names))
     one = sp.csc_array(np.eye(3))
     assert checkpoint.plain(one) == checkpoint.plain(one.copy()) != checkpoint.plain(2 * one)
+
+
+def test_tables_of_ranks_are_not_taken_for_each_other(tmp_path):
+    rng = np.random.default_rng(0)
+    one, cause = rng.permuted(np.tile(np.arange(201.0), (30, 1)), axis=1).T, rng.normal(size=201)
+    noise = 0.3 * np.arange(1, 31) * rng.normal(size=(201, 30))
+    other = np.argsort(np.argsort(cause[:, None] + noise, axis=0), axis=0).astype(float)
+    grams = [moments.Gram(as_dataset(X)) for X in (one, other)]
+    np.testing.assert_array_equal(grams[0].sd, grams[1].sd)
+    with (
+        Journal(tmp_path / "c", {}, lambda then, now: None) as journal,
+        executing(Journalled(Threads(), journal)),
+    ):
+        r2_order(moments.Gram(as_dataset(one)))
+        found = r2_order(moments.Gram(as_dataset(other)))
+        np.testing.assert_array_equal(r2_order(moments.Gram(as_dataset(other))), found)
+    np.testing.assert_array_equal(found, r2_order(grams[1]))
+
+
+def test_fits_inside_of_a_fit_have_nothing_to_do_with_its_file(small, tmp_path):
+    X = table(100)
+
+    def inside(state):
+        OrderSearch(criterion="bic", n_jobs=1).fit(X[:60])
+        assert isinstance(moments.Gram(as_dataset(X)).executor, Threads)
+
+    way = {"criterion": "bic", "max_iter": 3}
+    plain = OrderSearch(**way, checkpoint=tmp_path / "a").fit(X)
+    same(OrderSearch(**way, checkpoint=tmp_path / "b", callback=inside).fit(X), plain)
+    records = [file.read_bytes().count(module._MARK) for file in sorted(tmp_path.iterdir())]
+    assert records[0] == records[1]
+    own = OrderSearch(checkpoint=tmp_path / "d").fit(X)  # a fit may have a file of its own inside
+    nested = OrderSearch(
+        **way, checkpoint=tmp_path / "e",
+        callback=lambda state: same(OrderSearch(checkpoint=tmp_path / "d").fit(X), own),
+    )  # fmt: skip
+    same(nested.fit(X), plain)
 
 
 def test_a_fit_without_a_seed_goes_on_with_the_same_chance(small, tmp_path):

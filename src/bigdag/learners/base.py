@@ -26,6 +26,7 @@ from bigdag.graph.dag import DAG
 from bigdag.interrupts import Interrupt, interruptible
 from bigdag.knowledge.known import as_knowledge
 from bigdag.learners.fitted import FittedModel, as_seen_by_sklearn
+from bigdag.learners.journal import without_journal
 from bigdag.learners.parameters import Checked, Number
 from bigdag.learners.run import Run, State
 from bigdag.model.scale import require_scale
@@ -123,7 +124,7 @@ class Learner(FittedModel, BaseEstimator):
             self._prepare()
             if not isinstance(X, Dataset) and self._reads_rows_once():
                 data = replace(data, temporary=True)  # no copy of the table is needed beside it
-            with interruptible() as interrupt:
+            with interruptible() as interrupt, without_journal():  # of a fit that this is part of
                 torn = self._learn_from(data, interrupt)
                 if interrupt.asked:
                     self.status_ = "interrupted"

@@ -25,15 +25,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
 
-from bigdag.engine.executor import Arrays, Executor, Piece, Step, Task
+from bigdag.engine.executor import Arrays, Executor, Piece, Step, Task, current, executing
 from bigdag.engine.limits import Limits
 from bigdag.errors import BigdagError, ParameterError
 from bigdag.writing import whole_file
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from bigdag.engine.gram import Gram
     from bigdag.learners.run import Run
 
-__all__ = ["Journal", "Journalled", "digest_of_parts", "read_about"]
+__all__ = ["Journal", "Journalled", "digest_of_parts", "read_about", "without_journal"]
 
 _log = logging.getLogger("bigdag")
 _FORMAT = b"bigdag fit 2\n"
@@ -312,6 +313,7 @@ class Journalled:
     def __init__(self, inner: Executor, journal: Journal) -> None:
         self.inner, self.journal = inner, journal
         self.run: Run | None = None
+        self._digests: WeakKeyDictionary[Gram, bytes] = WeakKeyDictionary()
 
     def admit(self, gram: Gram) -> None:
         """Refuse what the other one would refuse."""
@@ -325,7 +327,7 @@ class Journalled:
         stop: Callable[[], bool] | None = None,
     ) -> Iterator[tuple[int, Arrays]]:
         """Yield the number and the result of each piece: those done before, and then the others."""
-        name = digest_of_parts("pieces", type(task).__qualname__, task, gram)
+        name = digest_of_parts("pieces", type(task).__qualname__, task, self._identity(gram))
         keys = [digest_of_parts(name, first, last) for first, last in pieces]
         missing = []
         for number, key in enumerate(keys):
@@ -343,7 +345,7 @@ class Journalled:
 
     def step(self, gram: Gram, name: str, *inputs: Any) -> Step:
         """Return a step of the search, which knows how far it came before."""
-        key = digest_of_parts("step", name, inputs, gram)
+        key = digest_of_parts("step", name, inputs, self._identity(gram))
         found = self.journal.find(key)
         if found is not None:
             if self.run is not None:
@@ -360,6 +362,30 @@ class Journalled:
     def forget(self, gram: Gram) -> None:
         """Tell the other one."""
         self.inner.forget(gram)
+
+    def _identity(self, gram: Gram) -> tuple[Any, ...]:
+        """Return what tells a Gram from all others: a digest of its values, made once."""
+        if gram not in self._digests:
+            self._digests[gram] = digest_of_parts(gram.C if gram.Z is None else gram.Z)
+        values = self._digests[gram]
+        return gram.n_samples, gram.d, gram.C is not None, gram.sd, values
+
+
+@contextmanager
+def without_journal() -> Iterator[None]:
+    """Give a context whose Grams write into no journal of a fit around it.
+
+    Examples
+    --------
+    >>> with without_journal():
+    ...     isinstance(current(), Journalled)
+    False
+    """
+    executor = current()
+    while isinstance(executor, Journalled):
+        executor = executor.inner
+    with executing(executor):
+        yield
 
 
 # ------------------------------------------------------------------ files
@@ -474,15 +500,11 @@ def digest_of_parts(*parts: Any) -> bytes:
 
 def _feed(digest: Any, value: Any) -> None:
     """Add a value to a digest: arrays, numbers, text, and what consists of them."""
-    from bigdag.engine.gram import Gram
-
     if isinstance(value, np.ndarray):
         digest.update(f"{value.dtype.str}{value.shape}".encode())
         digest.update(np.ascontiguousarray(value).data)
     elif sp.issparse(value):
         _feed(digest, (value.shape, value.indptr, value.indices, value.data))
-    elif isinstance(value, Gram):
-        _feed(digest, (value.n_samples, value.d, value.C is not None, value.sd))
     elif isinstance(value, Limits):
         pass  # the same in all of a fit
     elif is_dataclass(value):

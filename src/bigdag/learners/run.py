@@ -26,6 +26,7 @@ from bigdag.engine.order import project
 from bigdag.graph.acyclic import topological_order
 from bigdag.interrupts import Interrupt
 from bigdag.knowledge.known import limits_of
+from bigdag.learners.journal import without_journal
 from bigdag.notebook import NotebookBar, in_notebook
 
 if TYPE_CHECKING:
@@ -250,9 +251,12 @@ class Run:
             )  # fmt: skip
             if self._bar is not None:
                 self._bar(state)
-            if self._callback is not None and self._callback(state):
-                self.status = "interrupted"
-                return True
+            if self._callback is not None:
+                with without_journal():  # a callback's own work is none of the fit
+                    ended = self._callback(state)
+                if ended:
+                    self.status = "interrupted"
+                    return True
         if self.out_of_time():
             return True
         if self.max_iter is not None and self.iteration >= self.max_iter:
