@@ -286,6 +286,24 @@ def test_fits_inside_of_a_fit_have_nothing_to_do_with_its_file(small, tmp_path):
     same(nested.fit(X), plain)
 
 
+def test_restarts_have_one_record_however_many(small, tmp_path, monkeypatch):
+    X, keys = table(100), {}
+    real = Journalled.step
+
+    def step(self, gram, name, *inputs):
+        made = real(self, gram, name, *inputs)
+        keys[name] = keys.get(name, 0) + 1
+        return made
+
+    monkeypatch.setattr(Journalled, "step", step)
+    way = {"criterion": "bic", "restarts": 80, "random_state": 0}
+    found = OrderSearch(**way, checkpoint=tmp_path / "c").fit(X)
+    assert (found.history_.phase == "restart").sum() == 20  # rounds of four
+    assert keys["restarts"] == 1
+    monkeypatch.undo()
+    same(found, OrderSearch(**way).fit(X))
+
+
 def test_a_fit_without_a_seed_goes_on_with_the_same_chance(small, tmp_path):
     X = table(100)
     way = {"criterion": "bic", "restarts": 4, "checkpoint": tmp_path / "c"}

@@ -6,6 +6,7 @@ Begins from the best of the starts and inserts variables where the sum of all co
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -320,9 +321,6 @@ class InsertionSearch:
     def _keep(self, step: Step, done: bool, moved: int) -> None:
         step.keep(lambda: (*self.state.saved(), [done, moved]))
 
-    def _keep_best(self, step: Step, best: insertion.State) -> None:
-        step.keep(lambda: ([best is not self.state], *best.saved()))
-
     def _beginning(self) -> tuple[Any, ...]:
         """Return all that decides what the search does next."""
         problem = self.problem
@@ -381,29 +379,63 @@ class InsertionSearch:
             if not len(places):
                 return
         d = len(places)
+        step, first = self.gram.step("restarts", *self._beginning()), self.problem
+        pending = False  # whether chains are done, and the descent from the best is not
+        if step.found is not None:
+            done, pending = self._load_restarts(step.found)
         while wanted is None or done < wanted:
             count = _CHAINS if wanted is None else min(_CHAINS, wanted - done)
             size = min(d, _SHAKEN)
-            draws = [
-                (places[run.rng.integers(d, size=size)], run.rng.random(size)) for _ in range(count)
-            ]
-            step = self.gram.step("restarts", draws, *self._beginning())
-            if step.found is None:
+            whole = better = pending
+            if not pending:
+                draws = [
+                    (places[run.rng.integers(d, size=size)], run.rng.random(size))
+                    for _ in range(count)
+                ]
                 best = _least([self.state, *self._chains(draws)])
-                if not run.out_of_time():
-                    self._keep_best(step, best)
-            else:
-                best = self.state
-                if step.found[0][0]:
-                    best = self.state.copy()
-                    best.load(step.found[1:])
-            if best is not self.state:
+                whole, better = not run.out_of_time(), best is not self.state
                 self.state = best
-                if not self._descend():
-                    return
-            done += count
-            if self._note("restart"):
+                if whole and better:
+                    self._keep_restarts(step, first, done, True)
+            pending = False
+            if better and not self._descend():
                 return
+            done += count
+            ended = self._note("restart")
+            if whole:
+                self._keep_restarts(step, first, done, False)
+            if ended:
+                return
+
+    def _keep_restarts(
+        self, step: Step, first: insertion.Problem, done: int, pending: bool
+    ) -> None:
+        """Keep how far the restarts have come, in place of what was kept of them before."""
+
+        def made() -> tuple[Any, ...]:
+            generator = json.dumps(self.run.rng.bit_generator.state).encode()
+            lists = self.problem.indptr, self.problem.indices
+            if self.problem.indices is first.indices:  # as at the beginning, and may be long
+                lists = lists[0][:0], lists[1][:0]
+            seen = () if self._outside is None else self._outside.saved()
+            return (
+                [done, pending], np.frombuffer(generator, np.uint8), self._missing, *lists,
+                *self.state.saved(), *seen,
+            )  # fmt: skip
+
+        step.keep(made)
+
+    def _load_restarts(self, found: tuple[NDArray[Any], ...]) -> tuple[int, bool]:
+        """Go on from what was kept; return how many were done, and whether a descent is due."""
+        (done, pending), generator, self._missing, indptr, indices, *rest = found
+        self.run.rng.bit_generator.state = json.loads(generator.tobytes())
+        if len(indptr):
+            self._replace_candidates(indptr, indices)
+        parts = len(self.state.saved())
+        self.state.load(tuple(rest[:parts]))
+        if self._outside is not None and rest[parts:]:
+            self._outside.go_on_from(*rest[parts:])
+        return int(done), bool(pending)
 
     def _chains(self, draws: list[Any]) -> list[insertion.State]:
         try:

@@ -139,6 +139,10 @@ class Outside:
         """Return what the next look depends on beside the state."""
         return () if self._seen is None else tuple(self._seen)
 
+    def go_on_from(self, *saved: NDArray[Any]) -> None:
+        """Take over what `saved` returned."""
+        self._seen = _Seen(*saved)
+
     def load(self, state: insertion.State, again: NDArray[np.bool_]) -> None:
         """Take a look at a state as done, after which ``again`` was the last that is saved."""
         self._seen = _Seen(state.order.copy(), np.sort(_keys(state)), again)
