@@ -99,7 +99,7 @@ class BootstrapDAG(ResampledModel, BaseEstimator):
     adjacency_prob_ : csc_array of shape (d, d)
         How probable it is that i and j are joined in truth. Of a search by the extended BIC with
         at least 10 resamples it comes from `adjacency_freq_`, the more often the more probable:
-        what is found as often by chance is accounted for (:mod:`bigdag.engine.local_fdr`). Of
+        what is found as often by chance is accounted for (``bigdag.engine.local_fdr``). Of
         other learners it is the share itself.
     direction_prob_ : csc_array of shape (d, d)
         Of the resamples that join them, the share with i → j.
