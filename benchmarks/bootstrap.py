@@ -1,15 +1,16 @@
 """The bootstrap against one fit and against what is trivial, all sides on the same data in one run.
 
     python benchmarks/bootstrap.py [--parts accuracy elsewhere others time big] [--seeds 5]
-                                   [--resamples 100]
+                                   [--first-seed 0] [--resamples 100]
     python benchmarks/bootstrap.py --parts huge
 
 ``accuracy``: samples of two networks fitted to real data and of random DAGs, standardised: average
-precision of the arcs by frequency, of one fit by weight and by direction and evidence, and of
-plain correlations; F1 and SHD of the consensus and of one fit; and how well probabilities are
-calibrated, with 95 % intervals. ``elsewhere``: the same on data that no goal names. ``others``: the
-bootstrap of other learners, on raw and standardised data. ``time``: the bootstrap over one fit.
-``big``, ``huge``: d = 5000 and 20,000, with the peak memory of a process of its own.
+precision of the arcs by probability and by frequency, of one fit by weight and by direction and
+evidence, and of plain correlations; F1 and SHD of the consensus and of one fit; and how well
+probabilities are calibrated, with 95 % intervals. ``elsewhere``: the same on data that no goal
+names. ``others``: the bootstrap of other learners, on raw and standardised data. ``time``: the
+bootstrap over one fit. ``big``, ``huge``: d = 5000 and 20,000, with the peak memory of a process of
+its own.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import multiprocessing
 import resource
 import time
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +32,7 @@ from order import _network, world
 NETWORKS = (("arth150", (100, 200, 1000)), ("magic-niab", (100, 1000)))
 
 
-def tables(seeds: int, raw: bool = False) -> Any:
+def tables(seeds: Sequence[int], raw: bool = False) -> Any:
     """Yield names and lists of (truth, table)."""
     for name, sizes in NETWORKS:
         truth, scales = _network(name)
@@ -39,11 +41,11 @@ def tables(seeds: int, raw: bool = False) -> Any:
                 f"{name} n={n}",
                 [
                     (truth, _units(simulate.sample(truth, n, variance=scales, rng=seed), raw))
-                    for seed in range(seeds)
+                    for seed in seeds
                 ],
             )
     for k in (1, 2):
-        worlds = [world(300, k, "ER", seed) for seed in range(seeds)]
+        worlds = [world(300, k, "ER", seed) for seed in seeds]
         yield f"ER{k} d=300 n=1000", [(truth, _units(X, raw)) for truth, X in worlds]
 
 
@@ -61,9 +63,9 @@ def correlations(X: Any) -> Any:
 def accuracy(worlds_of: Any, resamples: int) -> None:
     """Print the table of accuracy, and that of calibration."""
     print("| data | correlation | one fit, by weight | one fit, by evidence | bootstrap | "
-          "F1 one fit | F1 consensus | SHD one fit | SHD consensus |")  # fmt: skip
-    print("|---|---|---|---|---|---|---|---|---|")
-    pooled: dict[str, list[Any]] = {}
+          "by frequency | F1 one fit | F1 consensus | SHD one fit | SHD consensus |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    pooled: dict[tuple[bool, str], list[Any]] = {}
     for name, worlds in worlds_of:
         rows = []
         for seed, (truth, X) in enumerate(worlds):
@@ -74,22 +76,27 @@ def accuracy(worlds_of: Any, resamples: int) -> None:
                 metrics.average_precision(correlations(X), truth),
                 metrics.average_precision(one, truth, by="weight"),
                 metrics.average_precision(one, truth),
+                metrics.average_precision(many.edge_prob_, truth),
                 metrics.average_precision(many.edge_freq_, truth),
                 first.f1, second.f1, first.shd, second.shd,
             ])  # fmt: skip
-            found = metrics.calibration(many.edge_prob_, truth, directed=False)
-            pooled.setdefault(name, []).append(found)
-            pooled.setdefault("all of these", []).append(found)
+            for directed in (False, True):
+                found = metrics.calibration(many.edge_prob_, truth, directed=directed)
+                for data in (name, "all of these"):
+                    pooled.setdefault((directed, data), []).append(found)
         means = np.mean(rows, axis=0)
-        cells = [f"{v:.3f}" for v in means[:6]] + [f"{v:.1f}" for v in means[6:]]
+        cells = [f"{v:.3f}" for v in means[:7]] + [f"{v:.1f}" for v in means[7:]]
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
-    print("\nPairs by their probability (adjacency): number, mean probability, share that is true "
-          "with its 95 % interval; ✓ within 0.1 of each other, ? undecided, ✗ not\n")  # fmt: skip
-    print("| data | " + " | ".join(f"{a / 10:.1f}–{a / 10 + 0.1:.1f}" for a in range(5, 10)) + " |")
-    print("|---|---|---|---|---|---|")
-    for name in [*(n for n in pooled if n != "all of these"), "all of these"]:
-        cells = [_calibrated(pooled[name], a) for a in range(5, 10)]
-        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+    for directed, what in ((False, "Pairs by their probability (adjacency)"), (True, "Arcs")):
+        print(f"\n{what}: number, mean probability, share that is true with its 95 % interval; "
+              "✓ within 0.1 of each other, ? undecided, ✗ not\n")  # fmt: skip
+        heads = [f"{a / 10:.1f}–{a / 10 + 0.1:.1f}" for a in range(5, 10)]
+        print("| data | " + " | ".join(heads) + " |")
+        print("|---|---|---|---|---|---|")
+        names = [n for d, n in pooled if d == directed and n != "all of these"]
+        for name in [*names, "all of these"]:
+            cells = [_calibrated(pooled[directed, name], a) for a in range(5, 10)]
+            print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 
 
 def _calibrated(found: list[Any], tenth: int) -> str:
@@ -109,19 +116,19 @@ def _calibrated(found: list[Any], tenth: int) -> str:
     return f"{n}: {p:.2f}, {hits / n:.2f} ({low:.2f}–{high:.2f}) {mark}"
 
 
-def elsewhere(seeds: int) -> Any:
+def elsewhere(seeds: Sequence[int]) -> Any:
     """Yield names and lists of (truth, table) that no goal names."""
     for name, n in (("ecoli70", 200), ("ecoli70", 1000), ("magic-irri", 300), ("arth150", 500)):
         truth, scales = _network(name)
-        samples = [simulate.sample(truth, n, variance=scales, rng=seed) for seed in range(seeds)]
+        samples = [simulate.sample(truth, n, variance=scales, rng=seed) for seed in seeds]
         yield f"{name} n={n}", [(truth, _units(X, False)) for X in samples]
     for d, k, graph, n in ((100, 1, "ER", 300), (100, 2, "ER", 300), (100, 2, "SF", 300),
                            (60, 4, "ER", 300), (100, 1, "ER", 500)):  # fmt: skip
-        worlds = [world(d, k, graph, seed, n=n) for seed in range(seeds)]
+        worlds = [world(d, k, graph, seed, n=n) for seed in seeds]
         yield f"{graph}{k} d={d} n={n}", [(truth, _units(X, False)) for truth, X in worlds]
 
 
-def others(seeds: int, resamples: int) -> None:
+def others(seeds: Sequence[int], resamples: int) -> None:
     """Print the same for other learners, in both units."""
     print("\n| data | units | learner | correlation | one fit | bootstrap |")
     print("|---|---|---|---|---|---|")
@@ -183,7 +190,7 @@ def _large(d: int, resamples: int) -> str:
     began = time.perf_counter()
     if resamples:
         model = BootstrapDAG(n_resamples=resamples, random_state=0).fit(X)
-        graph: Any = model.edge_freq_
+        graph: Any = model.edge_prob_
     else:
         graph = OrderSearch(criterion="bic").fit(X).dag_
     took = time.perf_counter() - began
@@ -199,15 +206,17 @@ def main() -> None:
     parts = ("accuracy", "elsewhere", "others", "time", "big", "huge")
     parser.add_argument("--parts", nargs="+", default=parts[:-1], choices=parts)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--resamples", type=int, default=100)
     given = parser.parse_args()
+    seeds = range(given.first_seed, given.first_seed + given.seeds)
     warnings.simplefilter("ignore")
     if "accuracy" in given.parts:
-        accuracy(tables(given.seeds), given.resamples)
+        accuracy(tables(seeds), given.resamples)
     if "elsewhere" in given.parts:
-        accuracy(elsewhere(given.seeds), given.resamples)
+        accuracy(elsewhere(seeds), given.resamples)
     if "others" in given.parts:
-        others(given.seeds, min(given.resamples, 50))
+        others(seeds, min(given.resamples, 50))
     if "time" in given.parts:
         times(given.resamples)
     if "big" in given.parts:

@@ -21,7 +21,7 @@ from bigdag import (
 )
 from bigdag.data.dataset import Dataset, as_dataset
 from bigdag.engine.gram import Gram
-from bigdag.engine.local_fdr import probability_by_count
+from bigdag.engine.local_fdr import probability_by_count, probability_of_direction
 from bigdag.errors import DataError, DataWarning, MemoryLimitError, ParameterError
 from bigdag.graph.acyclic import is_acyclic
 from bigdag.graph.consensus import Answer, agreement, tally
@@ -197,7 +197,7 @@ def test_what_the_consensus_says(fitted):
     assert np.isfinite(model.score(X))
     assert model.predict(X).shape == X.shape
     frame = model.to_frame()
-    assert frame["frequency"].is_monotonic_decreasing
+    assert frame["probability"].is_monotonic_decreasing
     by_pair = frame.groupby("adjacency")["frequency"]
     assert len(frame) == model.edge_freq_.nnz
     assert by_pair.ngroups == len(np.unique(model.adjacency_freq_.data.round(9)))  # one to one
@@ -426,7 +426,7 @@ def test_it_beats_one_fit_on_standardised_data():
     truth, X = table(d=60, n=300, k=2, seed=4)
     one = OrderSearch(criterion="bic").fit(X)
     many = BootstrapDAG(n_resamples=30, random_state=0).fit(X)
-    assert metrics.average_precision(many.edge_freq_, truth) > metrics.average_precision(
+    assert metrics.average_precision(many.edge_prob_, truth) > metrics.average_precision(
         one.dag_, truth
     )
 
@@ -583,6 +583,18 @@ def test_arcs_that_cost_nothing_or_everything(penalty):
     model = BootstrapDAG(learner, n_resamples=12, random_state=0, n_jobs=1).fit(X)
     assert np.isfinite(model.adjacency_prob_.data).all()
     assert (model.adjacency_prob_.nnz == 0) == (penalty > 0)
+
+
+def test_the_two_directions_of_a_pair_share_its_probability():
+    rng = np.random.default_rng(0)
+    joined = rng.integers(1, 100, size=500).astype(float)
+    count = np.floor(2 * rng.random(500) * joined) / 2
+    found = probability_of_direction(count, joined)
+    np.testing.assert_allclose(found + probability_of_direction(joined - count, joined), 1.0)
+    assert ((found > 0) & (found < 1)).all()
+    timid = (count + 1) / (joined + 2)  # what it makes of a share is on the same side, and surer
+    assert (np.abs(found - 0.5) >= np.abs(timid - 0.5) - 1e-12).all()
+    assert (((found - 0.5) * (timid - 0.5)) >= 0).all()
 
 
 def test_what_is_required_is_certain():

@@ -52,7 +52,7 @@ axes[0].legend()
 ranked = {
     "one fit, by weight": metrics.average_precision(one.dag_, truth, by="weight"),
     "one fit, by evidence": metrics.average_precision(one.dag_, truth),
-    "bootstrap": metrics.average_precision(model.edge_freq_, truth),
+    "bootstrap": metrics.average_precision(model.edge_prob_, truth),
 }
 axes[1].barh(list(ranked), list(ranked.values()), color="#0072B2")
 axes[1].set(xlim=(0, 1.1), xlabel="average precision of the arcs")

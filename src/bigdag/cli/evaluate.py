@@ -35,7 +35,7 @@ def evaluate(
 ) -> None:
     """Score a DAG against the true one, and on data it has not seen.
 
-    Where its arcs come from a bootstrap, average precision ranks by their frequency, and a second
+    Where its arcs come from a bootstrap, average precision ranks by their probability, and a second
     table says how many of the arcs with a probability are true.
     """
     from bigdag import metrics

@@ -15,6 +15,11 @@ seen that chance does not explain: one minus the local false discovery rate (Efr
 
 A search tries each pair in two directions and beside several other parents, and so finds more by
 chance. By how much is read off the pairs that are found rarely, which are hardly ever true.
+
+Of pairs that are joined, the share of the resamples with one direction is a timid measure of how
+probable that direction is: where a resample leaves the direction open, it counts as half of each,
+and each starts from an order of its own. Of the arcs in 70 to 80 % of the resamples nine tenths
+were true. The odds squared are near to the truth in all data tried (benchmarks/RESULTS.md).
 """
 
 from __future__ import annotations
@@ -27,10 +32,11 @@ from scipy.special import gammaln, log_ndtr
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FEWEST_RESAMPLES", "probability_by_count"]
+__all__ = ["FEWEST_RESAMPLES", "probability_by_count", "probability_of_direction"]
 
 FEWEST_RESAMPLES = 10  # that tell chance from what is there
 
+_SHARPER = 2.0  # the odds of a direction to this power
 _STEP = 0.025  # of the statistic, in integrals
 _WORTH = 0.25  # between two values of m
 _WEAKEST, _STRONGEST = 1.0, 6.0  # m: so far below the threshold, and above it
@@ -40,7 +46,11 @@ _LEAST = 1e-12  # a probability, times the count: the order of the counts is kep
 
 
 def probability_by_count(
-    found: NDArray[np.integer], threshold: float, pairs: float, fraction: float = 1.0
+    found: NDArray[np.integer],
+    threshold: float,
+    pairs: float,
+    fraction: float = 1.0,
+    deviation: float = 1.0,
 ) -> NDArray[np.float64]:
     """Return the probability of a pair to be joined in truth, by how many resamples join it.
 
@@ -54,6 +64,8 @@ def probability_by_count(
         How many pairs could be joined.
     fraction : float, default=1.0
         The share of the pairs that each resample may join.
+    deviation : float, default=1.0
+        The standard deviation of the statistic of a pair without an arc.
 
     Returns
     -------
@@ -79,7 +91,7 @@ def probability_by_count(
         ways[:, None] + count[:, None] * log_hit + (total - count)[:, None] * log_miss
     )
     binomial *= _STEP / np.sqrt(2 * np.pi)
-    by_chance = 2 * pairs * (binomial @ np.exp(-(t**2) / 2))
+    by_chance = 2 * pairs / deviation * (binomial @ np.exp(-((t / deviation) ** 2) / 2))
     rare = (count >= 1) & (count >= _RARE[0] * total) & (count <= _RARE[1] * total)
     if rare.any() and pairs > 0:
         expected_rare = max(float(by_chance[rare].sum()), 1e-300)
@@ -98,3 +110,26 @@ def probability_by_count(
     probability[0] = 0.0
     rising = np.maximum.accumulate(np.maximum(probability, _LEAST * count))
     return np.asarray(np.minimum(rising, 1.0))
+
+
+def probability_of_direction(
+    count: NDArray[np.float64], joined: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return how probable one direction of pairs is, where they are joined.
+
+    Parameters
+    ----------
+    count : ndarray of shape (m,)
+        How many resamples have the direction; one that leaves it open counts half.
+    joined : ndarray of shape (m,)
+        How many join the pair.
+
+    Examples
+    --------
+    What a single resample has is not sure, and what most of a hundred have is surer than that.
+
+    >>> probability_of_direction(np.array([1.0, 50, 75]), np.array([1.0, 100, 100])).round(2)
+    array([0.8, 0.5, 0.9])
+    """
+    there = (count + 1.0) ** _SHARPER  # one more of each: the rule of succession
+    return np.asarray(there / (there + (joined - count + 1.0) ** _SHARPER))

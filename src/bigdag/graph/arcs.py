@@ -95,7 +95,7 @@ class Arcs(NamedTuple):
         """Return a score above zero for each arc, as `DAG.ranking` says."""
         known = self.columns
         if by == "auto":
-            names = ["frequency", "probability"] if directed else ["adjacency", "probability"]
+            names = ["probability"] if directed else ["adjacency", "probability"]
             by = next((name for name in [*names, "evidence"] if name in known), "weight")
             if by == "evidence" and directed and self.reversible is not None:
                 return _dense_ranks(known[by]) + len(self.weight) * ~self.reversible

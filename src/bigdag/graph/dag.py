@@ -190,7 +190,7 @@ class DAG:
         ----------
         by : str, default="auto"
             "weight", for the absolute weight, or the name of a column of `arc_data`. "auto" takes
-            the best that is there: of a bootstrap, the "frequency", or the "probability"; else, for
+            the best that is there: of a bootstrap, the "probability"; else, for
             what a search by the BIC has found, direction and evidence, directed arcs before
             undirected ones and both by their "evidence"; else the weight.
         directed : bool, default=True

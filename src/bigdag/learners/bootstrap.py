@@ -93,7 +93,7 @@ class BootstrapDAG(ResampledModel, BaseEstimator):
     ----------
     edge_freq_ : csc_array of shape (d, d)
         The share of the resamples with i → j at (i, j); where a resample leaves the direction
-        open, half in each. What ranks arcs best.
+        open, half in each.
     adjacency_freq_ : csc_array of shape (d, d)
         The share that joins i and j; symmetric.
     adjacency_prob_ : csc_array of shape (d, d)
@@ -102,9 +102,11 @@ class BootstrapDAG(ResampledModel, BaseEstimator):
         what is found as often by chance is accounted for (``bigdag.engine.local_fdr``). Of
         other learners it is the share itself.
     direction_prob_ : csc_array of shape (d, d)
-        Of the resamples that join them, the share with i → j.
+        How probable i → j is where the two are joined, under the same conditions as
+        `adjacency_prob_`: 1 where what is known leaves no other. Else, of the resamples that join
+        them, the share with i → j.
     edge_prob_ : csc_array of shape (d, d)
-        ``adjacency_prob_ * direction_prob_``.
+        ``adjacency_prob_ * direction_prob_``: how probable i → j is, and what ranks arcs.
     dag_ : DAG
         The consensus. Its arcs have a "probability" (of this direction), an "adjacency" (of the
         pair), a "frequency" (of this direction) and a "weight_se". Its weights are the means over
@@ -133,7 +135,7 @@ class BootstrapDAG(ResampledModel, BaseEstimator):
     >>> truth = simulate.random_dag(30, 1, rng=0)
     >>> X = simulate.standardise(simulate.sample(truth, 500, rng=1))
     >>> model = BootstrapDAG(n_resamples=40, random_state=0).fit(X)
-    >>> metrics.average_precision(model.edge_freq_, truth) > 0.9
+    >>> metrics.average_precision(model.edge_prob_, truth) > 0.9
     True
     >>> list(model.to_frame().columns)[:5]
     ['source', 'target', 'probability', 'adjacency', 'direction_prob']

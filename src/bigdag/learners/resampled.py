@@ -8,7 +8,11 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from bigdag.engine.local_fdr import FEWEST_RESAMPLES, probability_by_count
+from bigdag.engine.local_fdr import (
+    FEWEST_RESAMPLES,
+    probability_by_count,
+    probability_of_direction,
+)
 from bigdag.errors import ParameterError
 from bigdag.graph.consensus import Answer, Tally, agreement, entries_at, tally
 from bigdag.graph.dag import DAG
@@ -25,6 +29,10 @@ if TYPE_CHECKING:
     from bigdag.data.dataset import Dataset
 
 __all__ = ["EffectInterval", "ResampledModel"]
+
+# Of the statistic of a pair without an arc. With few samples it has longer tails than a normal
+# number, and what is there is estimated from few counts, which takes some of chance for it.
+_DEVIATION = 1.03
 
 
 class EffectInterval(NamedTuple):
@@ -73,12 +81,13 @@ class ResampledModel(FittedModel):
         self.adjacency_freq_ = sp.csc_array(self.edge_freq_ + self.edge_freq_.T)
         self._limits = limits_of(knowledge, data)
         self.adjacency_prob_ = self.adjacency_freq_.copy()
-        if arc_cost is not None and self.n_resamples_ >= FEWEST_RESAMPLES:
+        telling = arc_cost is not None and self.n_resamples_ >= FEWEST_RESAMPLES
+        if telling:
+            assert arc_cost is not None
             self.adjacency_prob_.data = self._probabilities(arc_cost)
-        self.direction_prob_ = self.edge_freq_.copy()
-        self.direction_prob_.data /= _entries(self.adjacency_freq_, self.edge_freq_)
+        self.direction_prob_ = self._directions(telling)
         self.edge_prob_ = self.direction_prob_.copy()
-        self.edge_prob_.data *= _entries(self.adjacency_prob_, self.edge_freq_)
+        self.edge_prob_.data *= _entries(self.adjacency_prob_, self.direction_prob_)
         self.weight_se_ = self._tally.deviation
         self.means_ = data.mean
         self._variances = _variances(data)
@@ -111,9 +120,31 @@ class ResampledModel(FittedModel):
         # Each pair is stored both ways; of those that are required nothing is to be found.
         found = np.bincount(counts[~required], minlength=total + 1) // 2
         chances = probability_by_count(
-            found, float(np.sqrt(arc_cost)), pairs, self.feature_fraction
+            found, float(np.sqrt(arc_cost)), pairs, self.feature_fraction, _DEVIATION
         )
         return np.where(required, 1.0, chances[counts])
+
+    def _directions(self, telling: bool) -> sp.csc_array:
+        """Return how probable i → j is where i and j are joined (d, d).
+
+        See :func:`bigdag.engine.local_fdr.probability_of_direction`; where the resamples do not
+        tell it is the share of those that join i and j.
+        """
+        found = self.adjacency_freq_.copy()
+        share = _entries(self.edge_freq_, found)
+        if not telling:
+            found.data = share / found.data
+            found.eliminate_zeros()
+            return found
+        total = self.n_resamples_
+        found.data = probability_of_direction(total * share, total * found.data)
+        if self._limits is not None:
+            arcs = found.tocoo()
+            i, j = arcs.row.astype(np.int64), arcs.col.astype(np.int64)
+            found.data[~self._limits.pairs(j, i) | self._limits.requires(i, j)] = 1.0
+            found.data[~self._limits.pairs(i, j) | self._limits.requires(j, i)] = 0.0
+            found.eliminate_zeros()
+        return found
 
     def _consensus(self, threshold: float, direction_threshold: float) -> DAG:
         found = agreement(
@@ -192,7 +223,7 @@ class ResampledModel(FittedModel):
         return self._consensus(threshold, direction).annotated(node_data={"mean": self.means_})
 
     def to_frame(self, min_prob: float = 0.0) -> pd.DataFrame:
-        """Return every arc that some resample has, the most frequent first.
+        """Return every arc that some resample has, the most probable first.
 
         Parameters
         ----------
@@ -225,7 +256,7 @@ class ResampledModel(FittedModel):
             "weight": np.where(counts > 0, entries_at(self._tally.mean, *ends), np.nan),
             "weight_se": np.where(counts > 1, entries_at(self._tally.deviation, *ends), np.nan),
         })  # fmt: skip
-        sequence = np.lexsort((ends[1], ends[0], -table["adjacency"], -table["frequency"]))
+        sequence = np.lexsort((ends[1], ends[0], -table["frequency"], -table["probability"]))
         table = table.iloc[sequence]
         kept = table[table["adjacency"] >= min_prob - 1e-12]
         return kept.reset_index(drop=True)
