@@ -2,8 +2,8 @@
 
 Cyclic coordinate descent, with the gradient kept up to date by rows of Q, and where that is slow
 Newton steps on the support with an exact line search over the kinks where a coefficient crosses
-zero. It ends by its own duality gap. This is the inside of :mod:`bigdag.engine.lasso`, on a
-working set.
+zero. It ends by its own duality gap. This is the inside of :mod:`bigdag.engine.column_problem`, on
+a working set.
 """
 
 from __future__ import annotations

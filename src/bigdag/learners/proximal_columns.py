@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from bigdag.compiled import kernel
 from bigdag.engine import objective
+from bigdag.engine.column_problem import Coefficients, new_workspace, violators
 from bigdag.engine.gram import Gram
-from bigdag.engine.lasso import Coefficients, chance_parents, new_workspace, violators
+from bigdag.engine.lasso import chance_parents
 from bigdag.engine.limits import Limits
 from bigdag.engine.order import rank_of
 

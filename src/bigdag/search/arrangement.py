@@ -23,6 +23,7 @@ import scipy.sparse as sp
 
 from bigdag.compiled import kernel
 from bigdag.engine import lasso
+from bigdag.engine.column_problem import Coefficients
 from bigdag.engine.gram import correlation
 from bigdag.engine.objective import on_correlation_scale
 from bigdag.engine.order import rank_of
@@ -347,9 +348,7 @@ class Arrangement:
         if not len(columns):
             return np.empty(0), np.empty(0)
         B = on_correlation_scale(self.gram, self.weights)
-        coefficients = lasso.Coefficients(
-            B.indptr.astype(np.int64), B.indices.astype(np.int64), B.data
-        )
+        coefficients = Coefficients(B.indptr.astype(np.int64), B.indices.astype(np.int64), B.data)
         work = partial(_pairs, *self.gram.source, coefficients, columns, others)
         pieces = self.gram.each(work, len(columns), chunk=256)
         left, size = (
@@ -415,9 +414,7 @@ class Arrangement:
         rows = sp.csr_array(B)
         rank = rank_of(self.order)
         into, out = (
-            lasso.Coefficients(
-                part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data
-            )
+            Coefficients(part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data)
             for part in (B, rows)
         )
         gains, places = np.zeros(d), rank.copy()
