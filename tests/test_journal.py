@@ -44,12 +44,12 @@ class Killed(BaseException):
 @pytest.fixture
 def small(monkeypatch):
     """Fits of some hundred variables in pieces, and with looks outside, as large ones have them."""
-    from bigdag.search import bic
+    from bigdag.search import candidates
 
     monkeypatch.setattr(tiles, "_ROWS", 32)
     monkeypatch.setattr(moments, "_ROWS", 32)
     monkeypatch.setattr(module, "_SECONDS", 0.0)
-    monkeypatch.setattr(bic, "_ALL", 50)
+    monkeypatch.setattr(candidates, "EVERY_PAIR", 50)
     monkeypatch.setattr(OrderSearch, "_hold", lambda self, d, only_moments: only_moments)
 
 

@@ -10,7 +10,7 @@ from bigdag.data.dataset import as_dataset
 from bigdag.engine import screening
 from bigdag.engine.gram import Gram
 from bigdag.learners.run import Run
-from bigdag.search import bic, insertion, outside
+from bigdag.search import bic, candidates, insertion, outside
 from bigdag.search.ebic import arc_cost
 from bigdag.simulate import random_dag, sample, standardise
 
@@ -31,9 +31,10 @@ class Case:
         self.d, self.rng = d, rng
         cost = arc_cost(n, d, 0.3) if cost is None else cost
         self.limit = np.sqrt(-np.expm1(-cost / n))
-        self.lists = bic.joined(*screening.correlated(self.gram, self.limit))
+        self.lists = candidates.joined(*screening.correlated(self.gram, self.limit))
         few = screening.correlated(self.gram, self.limit, 3)  # the search begins with less
-        self.problem = insertion.Problem(*self.gram.source, float(n), cost, *bic.joined(*few))
+        lists = candidates.joined(*few)
+        self.problem = insertion.Problem(*self.gram.source, float(n), cost, *lists)
         self.state = insertion.begin(rng.permutation(d), most)
         insertion.fit(self.problem, self.state, np.arange(d))
         self.outside = outside.Outside(self.gram, *self.lists, self.limit, np.zeros(d, dtype=bool))
@@ -43,7 +44,7 @@ class Case:
         return insertion.outsiders(self.problem, self.state, everyone, everyone, 10, 0, self.d)
 
     def add(self, pairs):
-        lists = bic.joined(self.problem.indptr, self.problem.indices, pairs)
+        lists = candidates.joined(self.problem.indptr, self.problem.indices, pairs)
         self.problem = self.problem._replace(indptr=lists[0], indices=lists[1])
         insertion.fit(self.problem, self.state, np.unique(pairs[:, 1]))
         self.state.dirty[pairs.ravel()] = True
@@ -161,13 +162,14 @@ def test_fewest_variables_that_moved(seed):
 @pytest.mark.parametrize("k", [1, 3])
 def test_a_search_on_tiles_is_that_on_held_correlations(k, monkeypatch):
     """Held or not, with correlations kept from before or not, on one thread or two."""
-    for name in ("_ALL", "_ALL_DENSE", "_HELD"):
-        monkeypatch.setattr(bic, name, 100)
+    for name in ("EVERY_PAIR", "EVERY_PAIR_DENSE"):
+        monkeypatch.setattr(candidates, name, 100)
+    monkeypatch.setattr(bic, "_HELD", 100)
     rng = np.random.default_rng(3)
     X = standardise(sample(random_dag(300, k, rng=rng), 400, rng=rng))
     answers = []
     for threads, one_by_one, known in ((1, 0, 64), (2, 0, 64), (2, 0, 1), (2, 1e9, 64)):
-        monkeypatch.setattr(bic, "_ONE_BY_ONE", one_by_one)
+        monkeypatch.setattr(candidates, "_ONE_BY_ONE", one_by_one)
         monkeypatch.setattr(bic, "_KNOWN", known)
         answers.append(OrderSearch(criterion="bic", n_jobs=threads).fit(X))
     for other in answers[1:3]:
@@ -179,8 +181,8 @@ def test_a_search_on_tiles_is_that_on_held_correlations(k, monkeypatch):
 
 def test_ends_of_paths_of_two_arcs_become_candidates(monkeypatch):
     """On correlated candidates alone, or with a look outside of them, more pairs differ."""
-    monkeypatch.setattr(bic, "_ALL", 100)
-    monkeypatch.setattr(bic, "_ALL_DENSE", 100)
+    monkeypatch.setattr(candidates, "EVERY_PAIR", 100)
+    monkeypatch.setattr(candidates, "EVERY_PAIR_DENSE", 100)
     truth = random_dag(300, 2, rng=8)
     X = standardise(sample(truth, 1000, rng=9))
     scores = {}
@@ -206,7 +208,7 @@ def test_ends_of_paths_of_two_arcs_become_candidates(monkeypatch):
 
 def test_arcs_that_cost_nothing_are_not_listed_all_at_once(monkeypatch):
     """Chance alone exceeds such a limit for most pairs: they are looked at one by one."""
-    monkeypatch.setattr(bic, "_ALL", 10)
+    monkeypatch.setattr(candidates, "EVERY_PAIR", 10)
     X = standardise(sample(random_dag(40, 1, rng=1), 100, rng=2))
     run = Run(OrderSearch(criterion="bic"), as_dataset(X))
     assert bic.InsertionSearch(run, run.gram, 20.0, [])._outside is not None
@@ -221,7 +223,7 @@ def test_arcs_that_cost_nothing_are_not_listed_all_at_once(monkeypatch):
 ])  # fmt: skip
 def test_what_is_known_beforehand_is_kept_outside_of_the_candidates(knowledge, monkeypatch):
     """Only possible arcs are found, and all of them that would help."""
-    monkeypatch.setattr(bic, "_ALL", 100)
+    monkeypatch.setattr(candidates, "EVERY_PAIR", 100)
     X = standardise(sample(random_dag(250, 2, rng=3), 90, rng=4))
     model = OrderSearch(criterion="bic", knowledge=knowledge, n_jobs=1)
     run = Run(model, as_dataset(X))

@@ -19,7 +19,8 @@ import numpy as np
 
 from bigdag.engine.exceeding import inner_products
 from bigdag.resources import blas_threads, n_threads
-from bigdag.search.bic import holds_correlations, takes_every_pair
+from bigdag.search.bic import holds_correlations
+from bigdag.search.candidates import takes_every_pair
 from bigdag.search.ebic import arc_cost
 
 if TYPE_CHECKING:

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import erfc
 
 from bigdag.engine import screening
 from bigdag.engine.exceeding import exceeding_memory
 from bigdag.engine.executor import Step, Task
 from bigdag.engine.limits import Rules, no_rules
 from bigdag.engine.regression import nothing_known
-from bigdag.search import insertion, start_orders
+from bigdag.search import candidates, insertion, start_orders
 from bigdag.search.ebic import least_squares
 from bigdag.search.outside import Outside
 
@@ -29,31 +28,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigdag.engine.gram import Gram
-    from bigdag.engine.limits import Limits
     from bigdag.learners.run import Run
 
 __all__ = [
     "InsertionSearch",
-    "every_pair",
     "holds_correlations",
     "insertion_memory",
-    "joined",
     "most_parents",
-    "needs_every_pair",
-    "possible",
-    "screened",
-    "takes_every_pair",
 ]
 
-_CANDIDATES = 512  # of a variable, at the most
-_ALL = 2000  # variables up to which every pair becomes candidates
-_ALL_DENSE = 5000  # the same where many pairs are correlated
-_MANY = 0.02  # of all pairs: so many
-_BYTES_OF_A_FIND = 100  # of a pair outside of the lists, while it is weighed
 _BYTES_OF_A_PAIR = 12  # in the lists of every pair
 _ROUNDS = 8  # of candidates from paths of two arcs, at the most
 _THOROUGH = 400  # variables up to which every look is: more take too long before the last round
-_DENSE = 0.2  # of all pairs: with more that are correlated, every pair is from the beginning
 _PARENTS = 256  # of a variable, at the most
 _EXACT = 8  # variables up to which every order is weighed
 _CHAINS = 4  # restarts that go on from the same order, side by side
@@ -62,7 +48,6 @@ _ROUNDING = 1e-6  # of two BICs
 _HELD = 5000  # variables up to which all correlations are held from the start, where they fit
 _KNOWN = 64  # correlations of a variable, where they are not held, that are kept
 _MOST_KNOWN = 2**26  # of all variables: 1 GB
-_ONE_BY_ONE = 8  # times the work of one in a product of all is that of a correlation alone
 _FITTED = (16, 512)  # variables that are fitted at a time, at least and at the most
 _LOOKS = 64  # variables looked at between two looks at the clock
 
@@ -76,11 +61,11 @@ def insertion_memory(n: int, d: int) -> int:
     2280000
     """
     r_squared = 8 * (d * d if n > d else n * n)
-    if d <= _ALL:
+    if d <= candidates.EVERY_PAIR:
         lists = 4 * d * d + 2 * 4 * d * most_parents(n, d)
     else:  # candidates, correlations that are kept, and one look at half of the matrix
         kept = 0 if d <= _HELD else 16 * 2 * min(_KNOWN * d, _MOST_KNOWN)
-        every = _BYTES_OF_A_PAIR * d * d if d <= _ALL_DENSE else 0
+        every = _BYTES_OF_A_PAIR * d * d if d <= candidates.EVERY_PAIR_DENSE else 0
         lists = max(3 * 4 * d * 64 + kept + exceeding_memory(n, d), every)
     return max(r_squared, lists) + 8 * d * 64
 
@@ -134,20 +119,21 @@ class InsertionSearch:
         # Correlations that are worth an arc on their own; the others come in later.
         limit = np.sqrt(-np.expm1(-cost / gram.n_samples))
         causes = None if self.limits is None else self.limits.causes
-        some = screening.correlated(gram, limit, _CANDIDATES, causes)
+        some = screening.correlated(gram, limit, candidates.MOST_CANDIDATES, causes)
         indptr, indices = self._lists(*some)
-        if gram.Z is not None and gram.d > _ALL and _is_rare(gram, limit):
-            near = joined(*some) if self.limits is None else some
-            cut = np.diff(some[0]) >= _CANDIDATES
+        large = gram.Z is not None and gram.d > candidates.EVERY_PAIR
+        if large and candidates.is_rare(gram, limit):
+            near = candidates.joined(*some) if self.limits is None else some
+            cut = np.diff(some[0]) >= candidates.MOST_CANDIDATES
             self._outside = Outside(gram, *near, limit, cut, self.limits)
-        if gram.C is None and _asks_for_many(indptr):
+        if gram.C is None and candidates.asks_for_many(indptr):
             gram.hold()
         source, held = gram.source
-        dense = needs_every_pair(gram.d, len(indices))
+        dense = candidates.needs_every_pair(gram.d, len(indices))
         if dense:
             indptr, indices = self._every_pair()
         self._has_every_pair = dense
-        self._wants_every_pair = takes_every_pair(gram.d, len(indices))
+        self._wants_every_pair = candidates.takes_every_pair(gram.d, len(indices))
         self.problem = insertion.Problem(
             source, held, float(gram.n_samples), cost, indptr, indices,
             no_rules() if self.limits is None else self.limits.rules,
@@ -254,13 +240,14 @@ class InsertionSearch:
         arcs = sp.coo_array((np.ones(int(self.state.counts.sum()), dtype=np.int32),
                              self.state.arcs()), shape=(d, d)).tocsr()  # fmt: skip
         near = sp.csr_array(arcs + arcs.T)
-        between = np.flatnonzero(np.diff(near.indptr) <= _CANDIDATES)  # of a hub all would be ends
+        few = np.diff(near.indptr) <= candidates.MOST_CANDIDATES  # of a hub all would be ends
+        between = np.flatnonzero(few)
         paths = sp.coo_array(near[:, between] @ near[between])
         once = paths.row < paths.col
         return np.column_stack([paths.row[once], paths.col[once]]).astype(np.int64)
 
     def _every_pair(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        return every_pair(self.gram.sd > 0, self.limits)
+        return candidates.every_pair(self.gram.sd > 0, self.limits)
 
     def _lists(
         self,
@@ -268,7 +255,7 @@ class InsertionSearch:
         indices: NDArray[np.int32],
         pairs: NDArray[np.int64] | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        return possible(self.limits, self.gram.sd > 0, indptr, indices, pairs)
+        return candidates.possible(self.limits, self.gram.sd > 0, indptr, indices, pairs)
 
     def _look_at(self, variables: Any) -> None:
         """Begin a round that looks at these variables, too."""
@@ -544,86 +531,6 @@ class _Regressions(Task):
         return counts, state.costs[block], np.concatenate([np.empty(0, dtype=np.int32), *parents])
 
 
-def possible(
-    limits: Limits | None,
-    varies: NDArray[np.bool_],
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    pairs: NDArray[np.int64] | None = None,
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return lists that hold each pair both ways, of the possible arcs, with more pairs added.
-
-    What always comes last is in no list, and what always comes first has none: neither takes part
-    in the search. Arcs that are required are in the lists, unless one of the two never changes.
-    """
-    if limits is None:
-        return joined(indptr, indices, pairs)
-    needed = limits.required.tocoo()
-    more = np.column_stack([needed.row, needed.col]).astype(np.int64)
-    live = varies[more].all(axis=1)
-    more = more[live] if pairs is None else np.concatenate([more[live], pairs])
-    indptr, indices = joined(indptr, indices, more)
-    own = np.repeat(np.arange(len(varies)), np.diff(indptr))
-    other = indices.astype(np.int64)
-    keep = limits.pairs(other, own) | limits.pairs(own, other)
-    # An arc to what comes last is for that alone to look at, and one to what comes first none.
-    keep &= limits.moves[other] | limits.pairs(other, own)
-    keep &= limits.moves[own] | limits.pairs(other, own)
-    indptr = np.concatenate([[0], np.cumsum(keep)])[indptr]
-    return indptr, indices[keep]
-
-
-def screened(
-    gram: Gram, cost: float, limits: Limits | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return each variable's candidates: those whose correlation is worth an arc on its own."""
-    limit = np.sqrt(-np.expm1(-cost / gram.n_samples))
-    some = screening.correlated(gram, limit, _CANDIDATES, None if limits is None else limits.causes)
-    return possible(limits, gram.sd > 0, *some)
-
-
-def _is_rare(gram: Gram, limit: float) -> bool:
-    """Tell whether correlations that exceed a limit by chance fit into a quarter of the memory."""
-    chance = float(erfc(limit * np.sqrt(gram.n_samples / 2)))
-    return _BYTES_OF_A_FIND * chance * gram.d**2 / 2 <= gram.left() / 4
-
-
-def _asks_for_many(indptr: NDArray[np.int64]) -> bool:
-    """Tell whether lists ask for so many correlations that all of them are no more work.
-
-    A variable asks for those of all pairs in its list, one at a time.
-    """
-    sizes = np.diff(indptr).astype(np.float64)
-    return bool(_ONE_BY_ONE * float(sizes @ sizes) > len(sizes) ** 2)
-
-
-def takes_every_pair(d: int, n_candidates: float) -> bool:
-    """Tell whether a search makes every pair candidates at last, from so many correlated ones."""
-    return d <= _ALL or (d <= _ALL_DENSE and n_candidates > _MANY * d**2)
-
-
-def needs_every_pair(d: int, n_candidates: int) -> bool:
-    """Tell whether so many pairs are correlated that all of them should be candidates."""
-    return d <= _ALL and n_candidates > _DENSE * d**2
-
-
-def every_pair(
-    varies: NDArray[np.bool_], limits: Limits | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return lists of all pairs of the variables that vary, or of the possible ones."""
-    live = np.flatnonzero(varies).astype(np.int32)
-    if limits is not None:
-        sources = live[limits.cause[live]]
-        indptr = np.concatenate([[0], np.cumsum(np.where(varies, len(sources), 0))])
-        return possible(limits, varies, indptr.astype(np.int64), np.tile(sources, len(live)))
-    others = max(0, len(live) - 1)
-    indices = np.empty((len(live), others), dtype=np.int32)
-    for a in range(len(live)):
-        indices[a, :a], indices[a, a:] = live[:a], live[a + 1 :]
-    indptr = np.concatenate([[0], np.cumsum(varies * others)])
-    return indptr.astype(np.int64), indices.ravel()
-
-
 def _least(states: list[insertion.State]) -> insertion.State:
     """Return the state with the least score; of those that differ by rounding, the first."""
     best = states[0]
@@ -640,20 +547,3 @@ def _factor(C: NDArray[np.float64]) -> NDArray[np.float64] | None:
     except np.linalg.LinAlgError:
         return None
     return factor if not len(C) or np.diag(factor).min() > 3e-5 else None
-
-
-def joined(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    pairs: NDArray[np.int64] | None = None,
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return lists that hold each pair both ways, with more pairs added."""
-    d = len(indptr) - 1
-    row, col = np.repeat(np.arange(d), np.diff(indptr)), indices.astype(np.int64)
-    if pairs is not None:
-        row, col = np.concatenate([row, pairs[:, 0]]), np.concatenate([col, pairs[:, 1]])
-    both = sp.coo_array((np.ones(2 * len(row), dtype=np.int8),
-                         (np.concatenate([row, col]), np.concatenate([col, row]))),
-                        shape=(d, d)).tocsr()  # fmt: skip
-    both.sort_indices()
-    return both.indptr.astype(np.int64), both.indices.astype(np.int32)

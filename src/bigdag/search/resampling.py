@@ -30,7 +30,8 @@ from bigdag.engine.limits import no_rules
 from bigdag.graph.consensus import Answer
 from bigdag.graph.equivalence import undirected
 from bigdag.search import insertion
-from bigdag.search.bic import every_pair, most_parents, needs_every_pair, possible, screened
+from bigdag.search.bic import most_parents
+from bigdag.search.candidates import every_pair, needs_every_pair, possible, screened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
