@@ -23,6 +23,7 @@ from bigdag.data.dataset import as_dataset
 from bigdag.engine import exceeding as tiles
 from bigdag.engine import gram as moments
 from bigdag.engine import on_dask as module
+from bigdag.engine import on_worker
 from bigdag.engine.executor import Task, executing
 from bigdag.engine.gram import Gram
 from bigdag.errors import BigdagError, DataError, MemoryLimitError, ParameterError
@@ -97,7 +98,7 @@ def test_with_what_is_known_beforehand(client, small):
 
 
 def held(client):
-    return sum(client.run(lambda: len(module._here)).values())
+    return sum(client.run(lambda: len(on_worker._here)).values())
 
 
 def test_the_rows_are_sent_once_and_dropped_at_the_end(client, small, monkeypatch):
@@ -285,7 +286,7 @@ def test_the_pieces_of_a_worker_that_dask_has_paused_are_done_by_others(client, 
     submit = client.submit
 
     def held_back(function, *args, **more):
-        if function is module._do and more["workers"] == [paused]:  # it never comes to it
+        if function is on_worker.do and more["workers"] == [paused]:  # it never comes to it
             monkeypatch.setattr(module, "workers_of", lambda client: {
                 w: about | ({"status": "paused"} if w == paused else {})
                 for w, about in workers_of(client).items()
@@ -308,7 +309,7 @@ def blocks(client, monkeypatch):
     monkeypatch.setattr(module, "_BLOCK", 20 * 8 * 120)
 
     def noting(function, *args, **more):
-        if function is module._fill:
+        if function is on_worker.fill:
             sent.append((more["workers"][0], args[1]))
         return submit(function, *args, **more)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import gc
 import queue
 import secrets
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -20,18 +19,15 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from inspect import signature
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, WeakValueDictionary, ref
-
-import numpy as np
+from weakref import WeakKeyDictionary, ref
 
 from bigdag.engine.exceeding import exceeding_memory
 from bigdag.engine.executor import Arrays, Piece, Step, Task, Threads, executing
+from bigdag.engine.on_worker import Lost, do, fill, hold_rows, hold_task
 from bigdag.errors import BigdagError, MemoryLimitError, ParameterError, missing_extra
-from bigdag.resources import blas_threads, format_bytes
+from bigdag.resources import format_bytes
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from bigdag.engine.gram import Gram
 
 __all__ = ["OnDask", "connected", "on_dask", "workers_of"]
@@ -44,94 +40,6 @@ _LOSSES = 5  # of one piece with its worker, after which it is given up
 _BEHIND = 5.0  # seconds that workers wait for another one to take the block they share
 _BLOCK = 2**26  # bytes of rows that are sent at a time
 _USABLE = 0.7  # of a worker's memory limit: beyond, Dask moves data to the disk
-
-
-# ------------------------------------------------------------------ on a worker
-
-
-class _Lost(Exception):
-    """The rows or the task are not on this worker, or not whole."""
-
-
-class _Held:
-    """What a worker keeps under a key while the caller holds the future of it."""
-
-    def __init__(self, key: str) -> None:
-        self.lock = threading.Lock()
-        _here[key] = self
-
-    def __reduce__(self) -> Any:
-        raise TypeError("what a worker holds stays there")
-
-
-class _HeldRows(_Held):
-    def __init__(self, key: str, shape: tuple[int, int], sd: NDArray[np.float64]) -> None:
-        from bigdag.engine.gram import Gram
-
-        super().__init__(key)
-        self.gram = Gram.of_rows(np.empty(shape), sd)
-        self.filled = 0
-
-
-class _HeldTask(_Held):
-    def __init__(self, key: str, rows: _HeldRows, task: Task) -> None:
-        super().__init__(key)
-        self.rows, self.task = rows, task
-        self.prepared: Any = None
-        self.is_prepared = False
-
-
-_here: WeakValueDictionary[str, Any] = WeakValueDictionary()
-
-
-def _found(key: str) -> Any:
-    held = _here.get(key)
-    if held is None:
-        raise _Lost(key)
-    return held
-
-
-def _hold_rows(
-    key: str, version: str, shape: tuple[int, int], sd: NDArray[np.float64]
-) -> _HeldRows:
-    from bigdag import __version__
-
-    if version != __version__:
-        raise BigdagError(
-            f"It has bigdag {__version__}, and the caller has {version}. Install the same version "
-            "everywhere."
-        )
-    return _HeldRows(key, shape, sd)
-
-
-def _fill(key: str, first: int, block: NDArray[np.float64]) -> None:
-    held = _found(key)
-    with held.lock:
-        if held.filled != first:  # it began anew in another process
-            raise _Lost(key)
-        held.gram.Z[first : first + len(block)] = block
-        held.filled += len(block)
-
-
-def _hold_task(key: str, rows: str, task: Task) -> _HeldTask:
-    held = _found(rows)
-    if held.filled < held.gram.d:
-        raise _Lost(rows)
-    return _HeldTask(key, held, task)
-
-
-def _do(key: str, first: int, last: int) -> Arrays:
-    held = _found(key)
-    gram = held.rows.gram
-    with blas_threads(1):
-        with held.lock:
-            if not held.is_prepared:
-                held.prepared, held.is_prepared = held.task.prepare(gram), True
-        done: Arrays = held.task.piece(gram, held.prepared, first, last, None)
-    return done
-
-
-# ------------------------------------------------------------------ on this side
 
 
 def connected(address: str) -> Any:
@@ -331,7 +239,7 @@ class _Rows:
         for worker in workers:
             key = f"bigdag-rows-{secrets.token_hex(8)}"
             held = self.client.submit(
-                _hold_rows, key, __version__, self.gram.Z.shape, self.gram.sd, key=key,
+                hold_rows, key, __version__, self.gram.Z.shape, self.gram.sd, key=key,
                 workers=[worker], pure=False,
             )  # fmt: skip
             self.copies[worker] = _Copy(key, held, group)
@@ -381,7 +289,7 @@ class _Rows:
         for worker in group:
             copy = self.copies[worker]
             copy.under_way = self.client.submit(
-                _fill, copy.key, first, block, workers=[worker], pure=False
+                fill, copy.key, first, block, workers=[worker], pure=False
             )
             copy.coming, copy.since = len(data), moment
             copy.under_way.add_done_callback(ended)
@@ -505,7 +413,7 @@ class _Sending:
         for worker in new:
             key = f"bigdag-task-{secrets.token_hex(8)}"
             future = self._client.submit(
-                _hold_task, key, self._rows.copies[worker].key, task, key=key, workers=[worker],
+                hold_task, key, self._rows.copies[worker].key, task, key=key, workers=[worker],
                 pure=False,
             )  # fmt: skip
             self._coming[worker] = key, future
@@ -536,7 +444,7 @@ class _Sending:
                 return
             number = self._waiting.popleft()
             future = self._client.submit(
-                _do, self._ready[worker][0], *self._pieces[number],
+                do, self._ready[worker][0], *self._pieces[number],
                 key=f"bigdag-piece-{secrets.token_hex(8)}", workers=[worker], pure=False,
             )  # fmt: skip
             self._under_way[future.key] = number, worker, future
@@ -561,7 +469,7 @@ class _Sending:
                 raise BigdagError(f"The worker {worker} says: {error}") from error
             raise error
         self._again(number)
-        if isinstance(error, _Lost):
+        if isinstance(error, Lost):
             self._lose(worker)
             self._next_ask = 0.0
         return None
@@ -629,7 +537,7 @@ def _too_small(gram: Gram, workers: dict[str, Any], address: str) -> MemoryLimit
 def _is_loss(error: BaseException) -> bool:
     from distributed import KilledWorker
 
-    return isinstance(error, KilledWorker | _Lost)
+    return isinstance(error, KilledWorker | Lost)
 
 
 def _scattered(client: Any, data: Any, workers: list[str]) -> Any | None:

@@ -1,0 +1,106 @@
+"""What a worker of a Dask cluster does for a fit: it holds rows and tasks, and does their pieces.
+
+:mod:`bigdag.engine.on_dask` is the other side, which sends them.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from bigdag.errors import BigdagError
+from bigdag.resources import blas_threads
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bigdag.engine.executor import Arrays, Task
+
+__all__ = ["Lost", "do", "fill", "hold_rows", "hold_task"]
+
+
+class Lost(Exception):
+    """The rows or the task are not on this worker, or not whole."""
+
+
+class _Held:
+    """What a worker keeps under a key while the caller holds the future of it."""
+
+    def __init__(self, key: str) -> None:
+        self.lock = threading.Lock()
+        _here[key] = self
+
+    def __reduce__(self) -> Any:
+        raise TypeError("what a worker holds stays there")
+
+
+class _HeldRows(_Held):
+    def __init__(self, key: str, shape: tuple[int, int], sd: NDArray[np.float64]) -> None:
+        from bigdag.engine.gram import Gram
+
+        super().__init__(key)
+        self.gram = Gram.of_rows(np.empty(shape), sd)
+        self.filled = 0
+
+
+class _HeldTask(_Held):
+    def __init__(self, key: str, rows: _HeldRows, task: Task) -> None:
+        super().__init__(key)
+        self.rows, self.task = rows, task
+        self.prepared: Any = None
+        self.is_prepared = False
+
+
+_here: WeakValueDictionary[str, Any] = WeakValueDictionary()
+
+
+def _found(key: str) -> Any:
+    held = _here.get(key)
+    if held is None:
+        raise Lost(key)
+    return held
+
+
+def hold_rows(key: str, version: str, shape: tuple[int, int], sd: NDArray[np.float64]) -> _HeldRows:
+    """Make room for rows, which `fill` writes; refuse another version of bigdag."""
+    from bigdag import __version__
+
+    if version != __version__:
+        raise BigdagError(
+            f"It has bigdag {__version__}, and the caller has {version}. Install the same version "
+            "everywhere."
+        )
+    return _HeldRows(key, shape, sd)
+
+
+def fill(key: str, first: int, block: NDArray[np.float64]) -> None:
+    """Write the next block of rows."""
+    held = _found(key)
+    with held.lock:
+        if held.filled != first:  # it began anew in another process
+            raise Lost(key)
+        held.gram.Z[first : first + len(block)] = block
+        held.filled += len(block)
+
+
+def hold_task(key: str, rows: str, task: Task) -> _HeldTask:
+    """Keep a task on rows that are whole."""
+    held = _found(rows)
+    if held.filled < held.gram.d:
+        raise Lost(rows)
+    return _HeldTask(key, held, task)
+
+
+def do(key: str, first: int, last: int) -> Arrays:
+    """Do the piece first..last of a task, on one thread."""
+    held = _found(key)
+    gram = held.rows.gram
+    with blas_threads(1):
+        with held.lock:
+            if not held.is_prepared:
+                held.prepared, held.is_prepared = held.task.prepare(gram), True
+        done: Arrays = held.task.piece(gram, held.prepared, first, last, None)
+    return done
