@@ -10,6 +10,7 @@ Examples
 5
 """
 
-from bigdag.data.transforms import Adjust, Log1p, NormalScores, standardise
+from bigdag.data.standardising import standardise
+from bigdag.data.transforms import Adjust, Log1p, NormalScores
 
 __all__ = ["Adjust", "Log1p", "NormalScores", "standardise"]

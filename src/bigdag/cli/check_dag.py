@@ -42,7 +42,7 @@ def check_dag(
     than under the same graph with its variables shuffled, with fewer arcs, and with more?
     """
     from bigdag.cli import display
-    from bigdag.data.transforms import standardised
+    from bigdag.data.standardising import standardised
     from bigdag.graph.dag import DAG
     from bigdag.metrics import markov_check
 

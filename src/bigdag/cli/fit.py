@@ -153,7 +153,7 @@ def fit(
     """Learn a DAG from a table and write it to a file."""
     postpone("scipy.stats")
     from bigdag.cli import display
-    from bigdag.data.transforms import standardised
+    from bigdag.data.standardising import standardised
     from bigdag.evaluation.units import check_units as compare_units
     from bigdag.evaluation.units import order_of_variances
     from bigdag.graph.dag import DAG

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigdag.data.dataset import Dataset, as_dataset
-from bigdag.data.transforms import deviations, standardised
+from bigdag.data.standardising import deviations, standardised
 from bigdag.errors import DataWarning
 from bigdag.evaluation.sortability import var_sortability
 from bigdag.graph.align import on_columns

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csc_array, diags_array
 
 from bigdag.compiled import kernel
-from bigdag.data.transforms import standardise
+from bigdag.data.standardising import standardise
 from bigdag.errors import GraphError, ParameterError
 from bigdag.graph.dag import DAG
 
