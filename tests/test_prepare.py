@@ -19,10 +19,11 @@ import bigdag
 from bigdag import AutoDAG, OrderSearch, simulate
 from bigdag.data import missing
 from bigdag.data.copies import near_copies
-from bigdag.data.prepare import Wishes, follow
+from bigdag.data.prepare import follow
 from bigdag.data.raw import Raw, chosen_names, raw_table
 from bigdag.data.scales import best_scale, column_facts
 from bigdag.data.transforms import effects
+from bigdag.data.wishes import Wishes
 from bigdag.errors import DataError, DataWarning, ParameterError
 from bigdag.transforms import Adjust, Log1p, NormalScores
 

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bigdag.data.checks import Finding
-    from bigdag.data.prepare import Accept, Prepared, Wishes
+    from bigdag.data.prepare import Accept, Prepared
+    from bigdag.data.wishes import Wishes
 
 __all__ = ["finding_records", "prepared_table", "wishes_of"]
 
@@ -31,7 +32,7 @@ def wishes_of(
     missing_code: list[float] | None = None,
 ) -> Wishes:
     """Return what the options ask for, or refuse them, before the table is read."""
-    from bigdag.data.prepare import Wishes
+    from bigdag.data.wishes import Wishes
 
     given: dict[str, Any] = {
         "transform": transform, "missing": missing, "batch": batch, "duplicates": duplicates,

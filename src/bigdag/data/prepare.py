@@ -32,14 +32,11 @@ from bigdag.data.transforms import (
     refuse_infinite,
     residuals,
 )
+from bigdag.data.wishes import Wishes, missing_codes
 from bigdag.errors import DataError, MemoryLimitError, ParameterError, few_names
 from bigdag.resources import memory_left
 
-__all__ = ["DUPLICATES", "MISSING", "TRANSFORMS", "Prepared", "Wishes", "prepare"]
-
-TRANSFORMS = ("none", "rank", "log1p", "auto")
-MISSING = ("error", "pairwise", "em", "drop", "auto")
-DUPLICATES = ("keep", "group", "error")
+__all__ = ["Prepared", "prepare"]
 
 # Takes the columns that become variables, whether they have names of their own, and the others.
 Accept = Callable[[Sequence[str], bool, Sequence[str]], None]
@@ -47,83 +44,6 @@ Accept = Callable[[Sequence[str], bool, Sequence[str]], None]
 _MENDED_BY_A_SCALE = ("skewed", "outliers", "counts", "many zeros", "units")
 _LOOK_MEMORY = 128 * 2**20  # bytes that a look at a table takes at the most
 _AUTOMATIC_EM = 30.0  # seconds, up to which EM is quick enough to be taken unasked
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What is wanted of a table, checked before it is read; see `prepare`.
-
-    Examples
-    --------
-    >>> Wishes(transform="ranks")
-    Traceback (most recent call last):
-        ...
-    bigdag.errors.ParameterError: transform must be one of 'none', 'rank', 'log1p', 'auto'. ...
-    """
-
-    transform: str = "none"
-    missing: str = "error"
-    drop: Sequence[str] = ()
-    keep: Sequence[str] = ()
-    adjust: Sequence[str] = ()
-    batch: str | None = None
-    duplicates: str = "keep"
-    missing_code: Sequence[float] = ()
-
-    def __post_init__(self) -> None:
-        for name, allowed in (
-            ("transform", TRANSFORMS), ("missing", MISSING), ("duplicates", DUPLICATES),
-        ):  # fmt: skip
-            given = getattr(self, name)
-            if given not in allowed:
-                words = ", ".join(repr(word) for word in allowed)
-                raise ParameterError(f"{name} must be one of {words}. Got {given!r} instead.")
-        for name in ("drop", "keep", "adjust"):
-            given = getattr(self, name)
-            patterns = (given,) if isinstance(given, str) else tuple(given)
-            if not all(isinstance(pattern, str) and pattern for pattern in patterns):
-                raise ParameterError(f"{name} must be names of columns. Got {given!r} instead.")
-            object.__setattr__(self, name, patterns)
-        if self.batch is not None and not (isinstance(self.batch, str) and self.batch):
-            raise ParameterError(f"batch must be the name of a column. Got {self.batch!r} instead.")
-        object.__setattr__(self, "missing_code", _numbers(self.missing_code))
-        effects = {*self.adjust, *([self.batch] if self.batch else [])}
-        for one, other, both in (
-            ("drop", "keep", {*self.drop} & {*self.keep}),
-            ("drop", "batch or adjust", {*self.drop} & effects),
-            ("keep", "batch or adjust", {*self.keep} & effects),
-        ):
-            if both:
-                raise ParameterError(
-                    f"{few_names(sorted(both))} cannot be in {one} and in {other}: a column whose "
-                    "effect is taken out is left out afterwards."
-                    if "batch" in other
-                    else f"{few_names(sorted(both))} cannot be in {one} and in {other}."
-                )
-
-    @property
-    def nothing(self) -> bool:
-        """Whether the table stays as it is."""
-        return self == Wishes()
-
-    @property
-    def of_text(self) -> tuple[str, ...]:
-        """The patterns of columns whose text is needed."""
-        return (*self.adjust, *([self.batch] if self.batch else []))
-
-
-def _numbers(given: Any) -> tuple[float, ...]:
-    """Return numbers that stand for missing values, or refuse what is none."""
-    try:
-        listed: Any = [given] if np.isscalar(given) else given
-        values = tuple(float(value) for value in listed)
-    except (TypeError, ValueError):
-        values = (np.nan,)
-    if np.isnan(values).any():
-        raise ParameterError(
-            f"missing_code must be a number, or several, such as -999. Got {given!r} instead."
-        )
-    return values
 
 
 @dataclass(frozen=True)
@@ -252,7 +172,7 @@ def prepare(
     The effect of 'plate' (2 groups) was taken out of the other 2 columns.
     1 of 6 rows was left out, for values are missing in it.
     """
-    codes = _numbers(missing_code)
+    codes = missing_codes(missing_code)
     wishes = Wishes(transform, missing, drop, keep, adjust, batch, duplicates, codes)
     if isinstance(table, Dataset):
         return prepare_dataset(table, wishes, memory_limit)

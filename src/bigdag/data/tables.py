@@ -31,9 +31,10 @@ from bigdag.data.dataset import (
     moments_dataset,
 )
 from bigdag.data.labels import labels_rows, row_names, without_row_labels
-from bigdag.data.prepare import Accept, Prepared, Wishes, follow, prepare_dataset
+from bigdag.data.prepare import Accept, Prepared, follow, prepare_dataset
 from bigdag.data.raw import Raw
 from bigdag.data.text import TextFile, read_text
+from bigdag.data.wishes import Wishes
 from bigdag.errors import DataError, DataWarning, MemoryLimitError, ParameterError
 
 __all__ = ["Choice", "read_covariance", "read_prepared", "read_raw", "read_table"]

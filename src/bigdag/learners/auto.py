@@ -16,7 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigdag.data.dataset import Dataset
-from bigdag.data.prepare import DUPLICATES, MISSING, TRANSFORMS, Wishes, prepare
+from bigdag.data.prepare import prepare
+from bigdag.data.wishes import DUPLICATES, MISSING, TRANSFORMS, Wishes
 from bigdag.engine import objective
 from bigdag.errors import ParameterError
 from bigdag.graph import equivalence
