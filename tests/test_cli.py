@@ -1374,10 +1374,10 @@ def test_a_quiet_fit_and_one_that_compiles_nothing_say_nothing_of_it(monkeypatch
 
 
 def test_a_terminal_shows_in_the_progress_line_that_it_compiles(monkeypatch):
-    from bigdag.cli import display
+    from bigdag.cli import messages
 
     monkeypatch.setenv("FORCE_COLOR", "1")
-    with display.FitProgress(shown=True) as progress:
+    with messages.FitProgress(shown=True) as progress:
         progress._compiling()
         assert progress._progress.tasks[0].description == "compiling, only this first time"
 

@@ -1,444 +1,71 @@
-"""What the command shows to people: progress and messages on stderr, results on stdout.
+"""What the command shows to people on stdout: results, except that of a fit (`fit_summary`).
 
-Every function takes the report that ``--json`` would print, so that both say the same. Names, paths
-and cells come from files that anybody may have written: what a terminal would obey is shown as an
-escape, in all of them (see `bigdag.terminal`).
+Every function takes the report that ``--json`` would print, so that both say the same.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import wraps
-from pathlib import PurePath
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from bigdag.errors import DataWarning, few_names, installing
-from bigdag.terminal import printable
-
-if TYPE_CHECKING:
-    from bigdag.learners.run import State
+from bigdag.cli.console import (
+    above_words,
+    arcs_table,
+    facts_table,
+    finding,
+    is_open,
+    listing,
+    new_console,
+    of_printable_parts,
+    open_arcs_words,
+    said_duration,
+    show_strongest,
+    titled_table,
+)
+from bigdag.errors import few_names, installing
 
 __all__ = [
-    "FitProgress",
     "show_card",
     "show_check",
     "show_comparison",
     "show_dag",
+    "show_dag_check",
     "show_effect",
-    "show_error",
     "show_evaluation",
-    "show_fit",
+    "show_knowledge",
     "show_methods",
     "show_page",
-    "warning_printer",
+    "show_plan",
 ]
 
-_COMPILING = "compiling, only this first time"
-_SHOWN = 12  # names in a list before "and k more"
-_FINDINGS, _NAMES = 4, 3  # of a check in the summary of a fit, and columns of each
 
-_STATUS = {
-    "converged": "converged",
-    "max_iter": "stopped at the limit of iterations (--max-iter)",
-    "time_limit": "stopped at the limit of time (--time-limit)",
-    "interrupted": "interrupted; this is the best DAG so far",
-    "diverged": "diverged; this is the best DAG before that",
-}
-
-
-# ------------------------------------------------------------------ messages and progress
-
-
-def _printable_parts(value: Any) -> Any:
-    """Return a report with all its texts printable."""
-    if isinstance(value, str | PurePath):
-        return printable(str(value))
-    if isinstance(value, Mapping):
-        return {key: _printable_parts(part) for key, part in value.items()}
-    return [_printable_parts(part) for part in value] if isinstance(value, list) else value
-
-
-def _of_printable_parts(show: Callable[..., None]) -> Callable[..., None]:
-    """Give a function its arguments printable."""
-
-    @wraps(show)
-    def shown(*given: Any) -> None:
-        show(*map(_printable_parts, given))
-
-    return shown
-
-
-def _message(kind: str, style: str, text: str) -> None:
-    # Not wrapped: a sentence stays one line for whoever searches or copies it.
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
-    console.print(Text.assemble((f"{kind}: ", style), printable(text)))
-
-
-def show_error(text: str) -> None:
-    """Print an error on stderr."""
-    _message("Error", "bold red", text)
-
-
-def warning_printer() -> Callable[..., None]:
-    """Return a replacement of ``warnings.showwarning``: a `DataWarning` becomes a clean line."""
-    usual = warnings.showwarning
-
-    def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
-        if issubclass(category, DataWarning):
-            _message("Warning", "bold yellow", str(message))
-        else:
-            usual(message, category, *where, **more)
-
-    return show
-
-
-class FitProgress:
-    """A line on stderr that says how far a fit is; nothing at all unless `shown` on a terminal.
-
-    That the functions of a first fit are being compiled is said without a terminal, too, once.
-
-    Parameters
-    ----------
-    shown : bool
-        Whether it is wanted.
-    """
-
-    def __init__(self, shown: bool) -> None:
-        self._shown, self._console = shown, Console(stderr=True, soft_wrap=True, highlight=False)
-        console = self._console
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            TextColumn("{task.fields[numbers]}"),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
-            console=console,
-            transient=True,
-            disable=not (shown and console.is_terminal),
-        )
-        self._task = self._progress.add_task("", total=None, numbers="", left="")
-
-    def __enter__(self) -> Self:
-        from bigdag import compiled  # not above: what compiles nothing need not load the compiler
-
-        if self._shown:
-            compiled.on_compiling(self._compiling)
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        from bigdag import compiled
-
-        compiled.on_compiling(None)
-        self._progress.stop()
-
-    def _compiling(self) -> None:
-        if self._progress.disable:
-            self._console.print(_COMPILING)
-        else:
-            self.phase(_COMPILING)
-
-    @property
-    def callback(self) -> Callable[[State], None] | None:
-        """What to give a learner."""
-        return None if self._progress.disable else self._step
-
-    def phase(self, text: str) -> None:
-        """Say what is under way before the first iteration."""
-        self._progress.update(self._task, description=escape(printable(text)))
-
-    def _step(self, state: State) -> None:
-        share, left = _share_and_left(
-            state.seconds, state.time_limit, state.iteration, state.max_iter
-        )
-        self._progress.update(
-            self._task,
-            description=escape(printable(state.phase)),
-            total=None if share is None else 1.0,
-            completed=share or 0.0,
-            numbers=_numbers(state),
-            left="" if left is None else f"at most {_duration(left)} left",
-        )
-
-
-def _numbers(state: Any) -> str:
-    """Return what a callback's state says of the work so far; a resample has no loss."""
-    if not hasattr(state, "objective"):
-        return f"{state.iteration:,} of {state.max_iter:,}  {state.arcs:,} arcs"
-    return f"iteration {state.iteration:,}  loss {state.objective:.6g}  {state.arcs:,} arcs"
-
-
-def _share_and_left(
-    seconds: float, time_limit: float | None, iteration: int, max_iter: int | None
-) -> tuple[float | None, float | None]:
-    """Return the share of the nearest limit that is used up, and the seconds to it.
-
-    Examples
-    --------
-    >>> _share_and_left(10.0, 40.0, 50, 100)
-    (0.5, 10.0)
-    >>> _share_and_left(10.0, None, 50, None)
-    (None, None)
-    """
-    limits = []
-    if time_limit is not None:
-        limits.append((seconds / time_limit, time_limit - seconds))
-    if max_iter is not None:
-        limits.append((iteration / max_iter, seconds / iteration * (max_iter - iteration)))
-    if not limits:
-        return None, None
-    share, left = max(limits)
-    return min(share, 1.0), max(left, 0.0)
-
-
-def _duration(seconds: float) -> str:
-    """Return a time as text.
-
-    Examples
-    --------
-    >>> _duration(0.26), _duration(75), _duration(7300)
-    ('0.3 s', '1:15', '2:01:40')
-    """
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-# ------------------------------------------------------------------ results
-
-
-def _console() -> Console:
-    console = Console(highlight=False)
-    # A file or a pipe has no width; rows shall not be folded for it.
-    return console if console.is_terminal else Console(highlight=False, width=120)
-
-
-def _facts(rows: Iterable[tuple[str, str]]) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, value in rows:
-        grid.add_row(name, Text(value))
-    return grid
-
-
-def _arcs_table(title: str, arcs: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    table.add_column("cause", overflow="fold")
-    table.add_column("")
-    table.add_column("effect", overflow="fold")
-    table.add_column("weight", justify="right", no_wrap=True)
-    usual = ("source", "target", "weight", "direction")
-    more = [name for name in (arcs[0] if arcs else ()) if name not in usual]
-    for name in more:
-        table.add_column(name, justify="right", no_wrap=True)
-    for arc in arcs:
-        mark = "–" if _is_open(arc) else "→"
-        cells = [f"{arc['weight']:.4g}", *(_cell(arc[name]) for name in more)]
-        table.add_row(Text(arc["source"]), mark, Text(arc["target"]), *cells)
-    return table
-
-
-def _cell(value: float | bool) -> str:
-    """Return what else is known of an arc as text; nothing for False and for NaN."""
-    if isinstance(value, bool):
-        return "yes" if value else ""
-    return "" if value != value else f"{value:.3g}"
-
-
-def _is_open(arc: Mapping[str, Any]) -> bool:
-    """Tell whether data cannot direct an arc."""
-    return bool(arc.get("direction") == "--")
-
-
-def _strongest(console: Console, report: Mapping[str, Any]) -> None:
-    if report["strongest"]:
-        console.print()
-        console.print(_arcs_table("Strongest arcs", report["strongest"]))
-
-
-def _listing(names: Sequence[str]) -> str:
-    more = len(names) - _SHOWN
-    return (", ".join(names[:_SHOWN]) or "none") + (f" and {more:,} more" if more > 0 else "")
-
-
-_SCORES = {"least_squares": "least squares", "bic": "extended BIC"}
-
-
-@_of_printable_parts
-def show_fit(report: Mapping[str, Any]) -> None:
-    """Print the summary of a fit."""
-    console = _console()
-    facts = [*_how(report), *_table(report), *_what(report), *_units(report)]
-    console.print(_facts(facts))
-    _strongest(console, report)
-    console.print()
-    nodes = f", and all variables to {report['nodes_out']}" if report["nodes_out"] else ""
-    console.print(Text(f"Written to {report['out']}{nodes}"), soft_wrap=True)
-    if report["page"] is not None:
-        words = f"Page to explore it: {report['page']}"
-        console.print(Text(words), soft_wrap=True)
-
-
-def _absent(names: list[str]) -> str:
-    if not names:
-        return ""
-    them = "is not a variable of the table, and was" if len(names) == 1 else (
-        "are no variables of the table, and were"
-    )  # fmt: skip
-    return f"; {few_names(names)} {them} passed over"
-
-
-def _how(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """Yield what the method did."""
-    yield "table", f"{report['n_samples']:,} samples of {report['n_variables']:,} variables"
-    yield "method", f"{report['method']}, {_duration(report['seconds'])}"
-    if report.get("around"):
-        yield "around", report["around"]
-    if report.get("knowledge"):
-        said = report["knowledge"]
-        parts = [
-            f"{name.replace('_', ' ')} ({len(value):,})" if isinstance(value, list) else name
-            for name, value in said.items()
-            if name not in ("within_tier", "unmatched")
-        ]
-        yield "known", ", ".join(parts) + _absent(report["knowledge_absent"])
-    if report["explanation"] is not None:
-        yield "choice", report["explanation"]
-    before = report["before_search"]
-    if before is not None:
-        yield (
-            "search",
-            f"over orders by {_SCORES[report['search']]}, from {before['n_arcs']:,} arcs with the "
-            f"loss {before['objective']:.6g}, which took {_duration(before['seconds'])}",
-        )
-    bootstrap = report["bootstrap"]
-    if bootstrap is not None:
-        yield (
-            "bootstrap",
-            f"{bootstrap['n_resamples']:,} of {bootstrap['wanted']:,} resamples; arcs are those of "
-            f"pairs joined with a probability of {bootstrap['min_prob']:.0%} or more",
-        )
-    yield "status", f"{_STATUS[report['status']]}, {report['n_iter']:,} iterations"
-    refit = report["refit_gain"]
-    gain = f" (the refit on the order lowered it by {refit:.3g})" if refit else ""
-    yield "loss", f"{report['objective']:.6g}{gain}; least squares and lambda1·‖W‖₁, equation (1)"
-    if report["extended_bic"] is not None:
-        yield "extended BIC", f"{report['extended_bic']:.6g}"
-    if report["parameters"].get("lambda1") == "bic":
-        yield "lambda1", f"{report['lambda1']:.4g}, chosen by the extended BIC"
-    if report["parameters"].get("penalty") == "auto":
-        yield "penalty", f"{report['penalty']:.3g}, chosen by the rows held out"
-
-
-def _table(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """Yield what was done to the table, and what is odd in it."""
-    for place, note in enumerate(report["prepared"]):
-        yield "prepared" if not place else "", note
-    harmful = [f for f in report["findings"] if f["severity"] != "note"]
-    for place, found in enumerate(harmful[:_FINDINGS]):
-        yield "check" if not place else "", f"{_finding(found)}. {found['remedy']}"
-    if len(harmful) > _FINDINGS:
-        yield "", f"and {len(harmful) - _FINDINGS} more findings; bigdag check tells all of them"
-
-
-def _finding(found: Mapping[str, Any]) -> str:
-    """Return what was found, and where."""
-    names, count = found["columns"], found["n_columns"]
-    if not count:
-        return f"{found['finding']}: {found['detail']}"
-    shown = ", ".join(names[:_NAMES]) + (f" and {count - _NAMES:,} more" if count > _NAMES else "")
-    return f"{found['finding']} ({shown}): {found['detail']}"
-
-
-@_of_printable_parts
+@of_printable_parts
 def show_check(report: Mapping[str, Any]) -> None:
     """Print what is odd in a table."""
-    console = _console()
+    console = new_console()
     rows = [("table", f"{report['n_samples']:,} samples of {report['n_columns']:,} columns")]
     for found in report["findings"]:
-        rows.append((found["severity"], f"{_finding(found)}."))
+        rows.append((found["severity"], f"{finding(found)}."))
         rows.append(("", f"Effect: {found['effect']}."))
         rows.append(("", f"Help: {found['remedy']}"))
     if not report["findings"]:
         rows.append(("findings", "nothing odd was found"))
-    console.print(_facts(rows))
-
-
-def _what(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """Yield what was found."""
-    arcs, threshold = f"{report['n_arcs']:,}", report["threshold"]
-    if threshold is not None:
-        kept = "worth their extended BIC" if threshold == "auto" else _above(threshold)
-        arcs += f" {kept}, of {report['n_arcs_found']:,}"
-    yield "arcs", arcs + _open_arcs(report["n_undirected"])
-
-
-def _units(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """Yield how far variances and units may have made the answer."""
-    share = report["var_sortability"]
-    yield (
-        "variances",
-        "nothing to compare without arcs"
-        if share is None
-        else f"{share:.0%} of its paths run to the larger variance (var-sortability; 50% would be "
-        "chance)",
-    )
-    check = report["check_units"]
-    if not report["depends_on_units"]:
-        words = "the order found does not depend on the units of the columns"
-    else:
-        words = "the order found depends on the units of the columns"
-        if check is None and report["assumption"] is None:  # the automatic method has said it
-            words += "; --check-units shows how far"
-    if report["standardised"]:
-        words = f"standard deviations: every column was scaled to variance 1; {words}"
-    yield "units", words
-    if check is not None:
-        parts = {
-            "same": "in both", "reversed": "reversed", "only_raw": "only raw",
-            "only_standardised": "only standardised",
-        }  # fmt: skip
-        shares = check["shares"]
-        if shares is not None:
-            counts = [f"{check[k]:,} {words} ({shares[k]:.0%})" for k, words in parts.items()]
-            yield "raw, standardised", f"{', '.join(counts)}; F1 {check['f1']:.3g}"
-        yield "", check["meaning"]
-
-
-def _above(threshold: float) -> str:
-    return f"with a weight above {threshold:g}"
-
-
-def _open_arcs(count: int | None) -> str:
-    return f", {count:,} of them undirected (–): data cannot tell which way" if count else ""
+    console.print(facts_table(rows))
 
 
 def _take_part(count: int) -> str:
     return "1 variable takes" if count == 1 else f"{count:,} variables take"
 
 
-@_of_printable_parts
+@of_printable_parts
 def show_knowledge(report: Mapping[str, Any]) -> None:
     """Print what `bigdag knowledge check` found."""
-    console = _console()
+    console = new_console()
     if report["table"] is None:
         said = [name for name in report if name not in ("knowledge", "table")]
         rows = [
@@ -448,7 +75,7 @@ def show_knowledge(report: Mapping[str, Any]) -> None:
             )
             for name in said
         ]
-        console.print(_facts(rows or [("knowledge", "nothing is known")]))
+        console.print(facts_table(rows or [("knowledge", "nothing is known")]))
         console.print()
         console.print("Nothing contradicts. --table tells what it means for a table.")
         return
@@ -472,22 +99,28 @@ def show_knowledge(report: Mapping[str, Any]) -> None:
     if report["absent"]:
         rows.append(("passed over", f"{few_names(report['absent'])}: not in the table"))
     if report["constant_causes"]:
-        rows.append(("constant", f"{_listing(report['constant_causes'])}: causes of nothing"))
-    console.print(_facts(rows))
+        rows.append(("constant", f"{listing(report['constant_causes'])}: causes of nothing"))
+    console.print(facts_table(rows))
     console.print()
     console.print("Nothing contradicts.")
 
 
-@_of_printable_parts
+def _which_arcs(report: Mapping[str, Any]) -> str:
+    """Return what the arcs of a report were chosen by; nothing where they are all."""
+    words = f" {above_words(report['threshold'])}" if report["threshold"] else ""
+    if report["min_prob"] is not None:
+        words += f" of pairs with a probability of at least {report['min_prob']:g}"
+    return words
+
+
+@of_printable_parts
 def show_dag(report: Mapping[str, Any]) -> None:
     """Print what `bigdag show` found in a DAG."""
-    console = _console()
-    above = f" {_above(report['threshold'])}" if report["threshold"] else ""
-    if report["min_prob"] is not None:
-        above += f" of pairs with a probability of at least {report['min_prob']:g}"
+    console = new_console()
+    above = _which_arcs(report)
     rows = [
         ("variables", f"{report['n_variables']:,}, {report['isolated']:,} of them isolated"),
-        ("arcs", f"{report['n_arcs']:,}{above}{_open_arcs(report['n_undirected'])}"),
+        ("arcs", f"{report['n_arcs']:,}{above}{open_arcs_words(report['n_undirected'])}"),
         ("roots", f"{report['roots']:,} variables with effects and without causes"),
         ("sinks", f"{report['sinks']:,} variables with causes and without effects"),
     ]
@@ -495,57 +128,54 @@ def show_dag(report: Mapping[str, Any]) -> None:
         top = report[key]
         if top is not None:
             rows.append((f"most {words}", f"{top['count']:,}, of {top['variable']}"))
-    console.print(_facts(rows))
+    console.print(facts_table(rows))
     around = report.get("variable")
     if around is None:
-        _strongest(console, report)
+        show_strongest(console, report)
     else:
         console.print()
         blanket = around["markov_blanket"]
         rows = [
             ("variable", around["name"]),
-            ("Markov blanket", f"{len(blanket):,}: {_listing(blanket)}"),
+            ("Markov blanket", f"{len(blanket):,}: {listing(blanket)}"),
             (
                 f"within {around['radius']} arc{'s' * (around['radius'] > 1)}",
                 f"{around['n_variables']:,} variables, {around['n_arcs']:,} arcs",
             ),
         ]
-        console.print(_facts(rows))
-        open_arcs = [arc for arc in around["parents"] + around["children"] if _is_open(arc)]
+        console.print(facts_table(rows))
+        open_arcs = [arc for arc in around["parents"] + around["children"] if is_open(arc)]
         for title, arcs in (
-            ("Its causes", [arc for arc in around["parents"] if not _is_open(arc)]),
-            ("Its effects", [arc for arc in around["children"] if not _is_open(arc)]),
+            ("Its causes", [arc for arc in around["parents"] if not is_open(arc)]),
+            ("Its effects", [arc for arc in around["children"] if not is_open(arc)]),
             ("Undirected", open_arcs),
         ):
             if arcs:
                 console.print()
-                console.print(_arcs_table(title, arcs))
+                console.print(arcs_table(title, arcs))
     if report.get("plot"):
         console.print()
         console.print(Text(f"Drawn to {report['plot']}"), soft_wrap=True)
 
 
-@_of_printable_parts
+@of_printable_parts
 def show_page(report: Mapping[str, Any]) -> None:
     """Print where `bigdag explore` has written a page."""
-    console = _console()
-    above = f" {_above(report['threshold'])}" if report["threshold"] else ""
-    if report["min_prob"] is not None:
-        above += f" of pairs with a probability of at least {report['min_prob']:g}"
+    console = new_console()
     rows = [
         ("variables", f"{report['n_variables']:,}"),
-        ("arcs", f"{report['n_arcs']:,}{above}"),
+        ("arcs", f"{report['n_arcs']:,}{_which_arcs(report)}"),
         ("page", f"{report['bytes'] / 1e6:.1f} MB; open it in a browser"),
     ]
-    console.print(_facts(rows))
+    console.print(facts_table(rows))
     console.print()
     console.print(Text(f"Written to {report['out']}"), soft_wrap=True)
 
 
-@_of_printable_parts
+@of_printable_parts
 def show_effect(report: Mapping[str, Any]) -> None:
     """Print the total effects of a variable."""
-    console, cause = _console(), report["cause"]
+    console, cause = new_console(), report["cause"]
     _show_effects(console, cause, report)
     if report["units"] is not None:
         console.print()
@@ -555,13 +185,13 @@ def show_effect(report: Mapping[str, Any]) -> None:
 def _show_effects(console: Console, cause: str, report: Mapping[str, Any]) -> None:
     if "effect" in report:
         possible = report["possible_effects"]
-        console.print(_facts([("total effect", _sentence(cause, report))]))
+        console.print(facts_table([("total effect", _sentence(cause, report))]))
         if len(possible) > 1:
             words = (
                 f"from {possible[0]:.4g} to {possible[-1]:.4g}: the undirected arcs at {cause} "
                 f"leave {len(possible):,} sets of direct causes open"
             )
-            console.print(_facts([("possible", words)]))
+            console.print(facts_table([("possible", words)]))
         return
     count = report["n_effects"]
     if not count:
@@ -610,11 +240,11 @@ _COMPARED = {
 }
 
 
-@_of_printable_parts
+@of_printable_parts
 def show_comparison(report: Mapping[str, Any]) -> None:
     """Print what two DAGs have in common."""
-    console = _console()
-    above = f" {_above(report['threshold'])}" if report["threshold"] else ""
+    console = new_console()
+    above = f" {above_words(report['threshold'])}" if report["threshold"] else ""
     rows = [
         (mark.upper(), f"{report[mark]}: {report[f'n_variables_{mark}']:,} variables, "
                        f"{report[f'n_arcs_{mark}']:,} arcs{above}")
@@ -625,12 +255,10 @@ def show_comparison(report: Mapping[str, Any]) -> None:
     for mark in "ab":
         names = report[f"variables_only_in_{mark}"]
         if names:
-            rows.append((f"{len(names):,}", f"variables in {mark.upper()} only: {_listing(names)}"))
-    console.print(_facts(rows))
+            rows.append((f"{len(names):,}", f"variables in {mark.upper()} only: {listing(names)}"))
+    console.print(facts_table(rows))
     if report["differences"]:
-        table = Table(
-            title="What differs", title_justify="left", title_style="bold", box=None, pad_edge=False
-        )
+        table = titled_table("What differs")
         for name in ("cause", "effect", "", "weight in A", "weight in B"):
             table.add_column(name, overflow="fold", justify="right" if "weight" in name else "left")
         for row in report["differences"]:
@@ -644,7 +272,7 @@ def show_comparison(report: Mapping[str, Any]) -> None:
         console.print(Text(f"Written to {report['out']}"), soft_wrap=True)
 
 
-@_of_printable_parts
+@of_printable_parts
 def show_card(card: Mapping[str, Any], folder: str) -> None:
     """Print what `bigdag simulate` made."""
     units = {
@@ -665,8 +293,8 @@ def show_card(card: Mapping[str, Any], folder: str) -> None:
             rows.append(
                 (words, f"sort {card[key]:.0%} of the true paths right (50% would be chance)")
             )
-    console = _console()
-    console.print(_facts(rows))
+    console = new_console()
+    console.print(facts_table(rows))
     console.print(
         Text(f"Written to {folder}: train.parquet, validation.parquet, truth.parquet, card.json"),
         soft_wrap=True,
@@ -696,7 +324,7 @@ _SINGLE = {
 }
 
 
-@_of_printable_parts
+@of_printable_parts
 def show_dag_check(report: Mapping[str, Any]) -> None:
     """Print what a table says of a DAG."""
     held = f"{report['log_likelihood']:.4g} a row"
@@ -713,8 +341,8 @@ def show_dag_check(report: Mapping[str, Any]) -> None:
         *(("prepared" if not i else "", note) for i, note in enumerate(report["prepared"])),
         ("likelihood", f"log-likelihood of the rows held out {held}"),
     ]
-    console = _console()
-    console.print(_facts(facts))
+    console = new_console()
+    console.print(facts_table(facts))
     console.print()
     for sentence in report["conclusions"]:
         console.print(Text(sentence), soft_wrap=True)
@@ -723,13 +351,7 @@ def show_dag_check(report: Mapping[str, Any]) -> None:
 def show_evaluation(report: Mapping[str, Any]) -> None:
     """Print the scores of a DAG against the truth."""
     scores = report["metrics"]
-    table = Table(
-        title=f"Arcs with a weight above {report['threshold']:g} against the truth",
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        pad_edge=False,
-    )
+    table = titled_table(f"Arcs {above_words(report['threshold'])} against the truth")
     table.add_column("")
     table.add_column("directed", justify="right")
     table.add_column("undirected", justify="right")
@@ -738,7 +360,7 @@ def show_evaluation(report: Mapping[str, Any]) -> None:
     for key, words in _SINGLE.items():
         if key in scores:
             table.add_row(words, _score(scores[key]), "")
-    console = _console()
+    console = new_console()
     console.print(table)
     for word, rows in report.get("calibration", {}).items():
         if rows:
@@ -748,7 +370,7 @@ def show_evaluation(report: Mapping[str, Any]) -> None:
 
 
 def _calibration(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table = titled_table(title)
     for name in ("probability", "arcs", "mean", "true"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
@@ -763,12 +385,12 @@ def _score(value: float | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
-@_of_printable_parts
+@of_printable_parts
 def show_plan(report: Mapping[str, Any]) -> None:
     """Print what a fit will take."""
     from bigdag.resources import format_bytes
 
-    console = _console()
+    console = new_console()
     need, limit = report["memory_bytes"], report["memory_limit_bytes"]
     console.print(
         f"{report['method']} on {report['n_samples']:,} samples of {report['n_variables']:,} "
@@ -794,32 +416,6 @@ def show_plan(report: Mapping[str, Any]) -> None:
     )
 
 
-def said_duration(seconds: float) -> str:
-    """Return a time as words, rounded as a forecast is.
-
-    Examples
-    --------
-    >>> said_duration(0.2), said_duration(75.0), said_duration(7300.0)
-    ('1 second', '1.2 minutes', '2 hours')
-    """
-    if seconds < 60:
-        whole = max(1, round(seconds))
-        return f"{whole} second{'s' if whole > 1 else ''}"
-    amount, unit = (seconds / 60, "minutes") if seconds < 5400 else (seconds / 3600, "hours")
-    return f"{amount:.2g} {unit}"
-
-
-def announce(said: Any) -> None:
-    """Say on stderr what a fit that takes more than a minute will take."""
-    from bigdag.resources import format_bytes
-
-    Console(stderr=True, soft_wrap=True, highlight=False).print(
-        f"This fit of {said.n:,} samples of {said.d:,} variables takes about "
-        f"{said_duration(said.seconds)} and {format_bytes(said.memory)} of memory.",
-        markup=False,
-    )
-
-
 def show_methods(report: Mapping[str, Any]) -> None:
     """Print the table of methods."""
     from bigdag.resources import format_bytes
@@ -835,7 +431,7 @@ def show_methods(report: Mapping[str, Any]) -> None:
         table.add_row(
             row["method"], row["summary"], needs, memory, "yes" if row["depends_on_units"] else "no"
         )
-    console = _console()
+    console = new_console()
     console.print(table)
     console.print()
     console.print(

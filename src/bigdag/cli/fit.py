@@ -152,7 +152,8 @@ def fit(
 ) -> None:
     """Learn a DAG from a table and write it to a file."""
     postpone("scipy.stats")
-    from bigdag.cli import display
+    from bigdag.cli import messages
+    from bigdag.cli.fit_summary import show_fit
     from bigdag.data.standardising import standardised
     from bigdag.evaluation.units import check_units as compare_units
     from bigdag.evaluation.units import order_of_variances
@@ -230,7 +231,7 @@ def fit(
         batch=batch, duplicates=duplicates, missing_code=missing_code,
     )  # fmt: skip
     agreement, known = None, given.get("knowledge")
-    with display.FitProgress(shown=not quiet) as progress:
+    with messages.FitProgress(shown=not quiet) as progress:
         progress.phase("reading")
         limit = given.get("memory_limit")
         prepared = prepared_table(
@@ -300,7 +301,7 @@ def fit(
     if as_json:
         print_json(report)
     elif not quiet:
-        display.show_fit(report)
+        show_fit(report)
     page_trouble = None if page_output is None else page_output.trouble
     fail_if(
         output.trouble,
@@ -366,14 +367,14 @@ def _all_known(known: Knowledge | None) -> dict[str, Any]:
 
 def _announce(recipe: Recipe, data: Dataset) -> None:
     """Say what a fit will take, where that is more than a minute."""
-    from bigdag.cli import display
+    from bigdag.cli.messages import announce
     from bigdag.learners.forecast import forecast
 
     if data.n_features < _QUICK or recipe.search is not None:
         return
     said = forecast(recipe.method, data, recipe.parameters)
     if said.seconds is not None and said.seconds > 60:
-        display.announce(said)
+        announce(said)
 
 
 _QUICK = 1000  # variables that take less than a minute

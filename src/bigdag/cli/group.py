@@ -38,21 +38,21 @@ class _Words(TyperGroup):
             return super().main(*given, **more)
 
     def invoke(self, ctx: Any) -> Any:
-        from bigdag.cli import display
+        from bigdag.cli import messages
         from bigdag.terminal import printable
 
         with ends_like_ctrl_c(), warnings.catch_warnings():
             warnings.simplefilter("always", DataWarning)
-            warnings.showwarning = display.warning_printer()
+            warnings.showwarning = messages.warning_printer()
             try:
                 return super().invoke(ctx)
             except BigdagError as error:
-                display.show_error(str(error))
+                messages.show_error(str(error))
                 words = isinstance(error, ParameterError | OutputExistsError)
                 raise typer.Exit(2 if words else 1) from None
             except MemoryError as error:
                 why = f" ({error})" if str(error) else ""
-                display.show_error(f"The memory is used up{why}. Use fewer variables.")
+                messages.show_error(f"The memory is used up{why}. Use fewer variables.")
                 raise typer.Exit(1) from None
             except _REFUSED_WORDS as error:
                 error.message = printable(error.message)  # type: ignore[attr-defined]
@@ -62,10 +62,10 @@ class _Words(TyperGroup):
                     raise
                 with suppress(OSError):
                     sys.stdout.close()  # or it would be tried again at the end
-                display.show_error(f"The result could not be printed: {error.strerror}.")
+                messages.show_error(f"The result could not be printed: {error.strerror}.")
                 raise typer.Exit(1) from None
             except KeyboardInterrupt:
-                display.show_error("Interrupted.")
+                messages.show_error("Interrupted.")
                 raise typer.Exit(1) from None
 
 

@@ -16,11 +16,11 @@ __all__ = ["at_least", "fail_if", "print_json", "records", "undirected"]
 
 def fail_if(*troubles: str | None) -> None:
     """Show what went wrong, if anything did, and end with exit code 1."""
-    from bigdag.cli import display
+    from bigdag.cli import messages
 
     for trouble in troubles:
         if trouble is not None:
-            display.show_error(trouble)
+            messages.show_error(trouble)
     if any(trouble is not None for trouble in troubles):
         raise typer.Exit(1)
 
