@@ -34,6 +34,7 @@ __all__ = ["OnDask", "connected", "on_dask", "workers_of"]
 
 _CONNECT = 10.0  # seconds to wait for a scheduler to answer
 _ASK = 1.0  # ... between questions to it for its workers
+_FETCH = 1.0  # ... to wait for a result before looking whether its worker is still there
 _WAIT = 0.1  # ... at the most between two looks of ours
 _LOST = 30.0  # ... without a worker that can do the work, after which the cluster is given up
 _LOSSES = 5  # of one piece with its worker, after which it is given up
@@ -476,7 +477,7 @@ class _Sending:
 
     def _fetched(self, future: Any, worker: str) -> Arrays | None:
         """Return the result of a piece; None where its worker went with it."""
-        patience = _ASK
+        patience = _FETCH
         while True:
             try:
                 result: Arrays = future.result(timeout=patience)
