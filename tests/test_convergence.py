@@ -77,9 +77,9 @@ def world(d):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda **given: GOLEM("EV", **given),
-        lambda **given: GOLEM("NV", **given),
-        lambda **given: NOTEARS(solver="soft_penalty", **given),
+        lambda **given: GOLEM("EV", learning_rate=0.05, **given),
+        lambda **given: GOLEM("NV", learning_rate=0.05, **given),
+        lambda **given: NOTEARS(solver="soft_penalty", learning_rate=0.05, **given),
         lambda **given: OptiMAS(refit=False, **given),
     ],
     ids=["GOLEM-EV", "GOLEM-NV", "NOTEARS, soft penalty", "OptiMAS"],

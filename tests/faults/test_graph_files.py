@@ -58,6 +58,12 @@ def outcome(path, content):
         return None
 
 
+def places(whole):
+    """Return the places before, in and after each end of a line, and every seventh."""
+    near = {k for e, byte in enumerate(whole) if byte == 10 for k in (e - 1, e, e + 1)}
+    return sorted(near.union(range(0, len(whole), 7)) & set(range(len(whole))))
+
+
 @pytest.mark.parametrize("safe", [False, True])
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("kind", DAGS)
@@ -69,16 +75,15 @@ def test_every_cut_is_refused_or_gives_the_same_dag(tmp_path, kind, suffix, safe
     dag.save(path, safe_csv=safe)
     whole = path.read_bytes()
     assert same(outcome(path, whole), dag)
-    # At every byte; of binary files, whose parts are the same in all, at every byte of one.
-    some = (binary and kind != "awkward") or (kind == "with more" and suffix != ".csv")
-    for k in range(0, len(whole), 7 if some else 1):
+    # At every byte of one; of the others, whose parts are the same, around lines and at some.
+    for k in range(len(whole)) if kind == "awkward" else places(whole):
         found = outcome(path, whole[:k])
         assert found is None or same(found, dag), (k, whole[:k][-30:])
     if suffix == ".csv":  # nor may the file of the nodes be cut
         path.write_bytes(whole)
         nodes = path.with_name("dag.nodes.csv")
         whole = nodes.read_bytes()
-        for k in range(len(whole)):
+        for k in range(len(whole)) if kind == "awkward" else places(whole):
             nodes.write_bytes(whole[:k])
             try:
                 found = DAG.load(path)
@@ -96,8 +101,9 @@ def test_every_flipped_byte_is_refused_or_gives_the_same_dag(tmp_path, suffix, k
     dag.save(path)
     arcs, path = path, tmp_path / f"dag{suffix}"
     whole = path.read_bytes()
-    # One flip a byte, of another bit or of all bits each time: a sample of all that can happen.
-    for k in range(0, len(whole), 7 if kind == "with more" and "csv" not in suffix else 1):
+    # Another bit or all bits each time, of every byte of a text: a sample of all that can happen.
+    step = 3 if suffix in (".npz", ".parquet") else 1
+    for k in range(0, len(whole), 7 if kind == "with more" and "csv" not in suffix else step):
         mask = (1, 4, 32, 128, 255)[k % 5]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
