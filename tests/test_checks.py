@@ -322,3 +322,15 @@ def test_rows_that_are_there_more_than_once_are_told():
     assert "repeated rows" not in set(bigdag.check(once)["finding"])
     whole = pd.DataFrame(rng.integers(0, 2, size=(200, 3))).add_prefix("v")  # which are alike
     assert "repeated rows" not in set(bigdag.check(whole)["finding"])
+
+
+def test_one_cell_of_text_is_told_apart_from_a_column_of_text():
+    table = pd.DataFrame({"a": np.arange(30) % 7, "b": np.sqrt(np.arange(30)), "site": "x"})
+    table["b"] = table["b"].astype(object)
+    table.loc[11, "b"] = "n.d."
+    frame = bigdag.check(table).set_index("finding")
+    assert frame.loc["text among numbers", "columns"] == ("b",)
+    slip = frame.loc["text among numbers"]
+    assert "1 cell is no number, such as 'n.d.' in row 12" in slip["detail"]
+    assert "NA" in slip["remedy"]
+    assert frame.loc["text", "columns"] == ("site",)
