@@ -44,6 +44,7 @@ __all__ = [
 
 _COMPILING = "compiling, only this first time"
 _SHOWN = 12  # names in a list before "and k more"
+_FEW_RESAMPLES = 10  # below which a share of them is no probability
 _FINDINGS, _NAMES = 4, 3  # of a check in the summary of a fit, and columns of each
 
 _STATUS = {
@@ -331,11 +332,7 @@ def _how(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         )
     bootstrap = report["bootstrap"]
     if bootstrap is not None:
-        yield (
-            "bootstrap",
-            f"{bootstrap['n_resamples']:,} of {bootstrap['wanted']:,} resamples; arcs are those of "
-            f"pairs joined with a probability of {bootstrap['min_prob']:.0%} or more",
-        )
+        yield "bootstrap", _resamples(bootstrap)
     yield "status", f"{_STATUS[report['status']]}, {report['n_iter']:,} iterations"
     refit = report["refit_gain"]
     gain = f" (the refit on the order lowered it by {refit:.3g})" if refit else ""
@@ -346,6 +343,27 @@ def _how(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield "lambda1", f"{report['lambda1']:.4g}, chosen by the extended BIC"
     if report["parameters"].get("penalty") == "auto":
         yield "penalty", f"{report['penalty']:.3g}, chosen by the rows held out"
+
+
+def _resamples(bootstrap: Mapping[str, Any]) -> str:
+    """Say how many resamples there are, and which arcs they leave."""
+    done, wanted = bootstrap["n_resamples"], bootstrap["wanted"]
+    number = f"{done:,} of {wanted:,} resamples"
+    if done > wanted:
+        number = (
+            f"all {done:,} resamples that the checkpoint held already, more than the {wanted:,} "
+            "asked for"
+        )
+    text = (
+        f"{number}; arcs are those of pairs joined with a probability of "
+        f"{bootstrap['min_prob']:.0%} or more"
+    )
+    if done < _FEW_RESAMPLES:
+        tells = "One resample tells only whether an arc is found" if done == 1 else (
+            f"So few resamples tell how often an arc is found only in steps of 1/{done}"
+        )  # fmt: skip
+        text += f". {tells}, which is no probability: 100 or so make it one (--bootstrap 100)"
+    return text
 
 
 def _table(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
