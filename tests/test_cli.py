@@ -947,7 +947,7 @@ BAD_TABLES = {
     "infinity": (with_value("inf"), "is inf in column 'v1', row 3"),
     "text": (
         with_value("tall"),
-        "1 of 4 columns hold text or other values that are not numbers: 'v1' (row 3: 'tall')",
+        "A column of numbers holds a cell that is no number: 'v1' (row 3: 'tall')",
     ),
     "no rows": (lambda frame: frame[:0], "no rows"),
     "one row": (lambda frame: frame[:1], "only one row"),
@@ -1407,3 +1407,26 @@ def test_show_takes_a_radius_around_a_variable_only(tmp_path):
     result = CliRunner().invoke(app, ["show", str(path), "--radius", "2"])
     assert result.exit_code == 2
     assert "--radius goes with --variable" in result.stderr
+
+
+def test_the_rows_are_told_and_as_how_many_they_count_where_values_are_missing(tmp_path):
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(200, 5)), columns=list("abcde"))
+    frame["b"] += frame["a"]
+    frame.mask(np.random.default_rng(1).random((200, 5)) < 0.03).to_csv(tmp_path / "t.csv")
+    words = ["fit", str(tmp_path / "t.csv"), "--out", str(tmp_path / "o.json"), "--force"]
+    words += ["--method", "order-search-bic", "--row-labels", "--missing"]
+    report = json.loads(CliRunner().invoke(app, [*words, "pairwise", "--json"]).stdout)
+    assert report["n_rows"] == 200
+    assert report["n_samples"] < 200
+    text = " ".join(CliRunner().invoke(app, [*words, "pairwise"]).stdout.split())
+    counted = f"they count as {report['n_samples']} whole ones"
+    assert f"200 samples (with missing values, {counted}) of 5 variables" in text
+    text = " ".join(CliRunner().invoke(app, [*words, "drop"]).stdout.split())
+    assert "samples (200 rows, those with missing values left out) of 5 variables" in text
+
+
+def test_a_fit_tells_that_there_are_far_more_columns_than_rows(tmp_path):
+    np.save(tmp_path / "t.npy", np.random.default_rng(0).normal(size=(20, 60)))
+    words = ["fit", str(tmp_path / "t.npy"), "--out", str(tmp_path / "o.json")]
+    text = " ".join(CliRunner().invoke(app, words).stdout.split())
+    assert "few rows: 60 columns, but 20 rows" in text

@@ -45,6 +45,7 @@ __all__ = [
 _COMPILING = "compiling, only this first time"
 _SHOWN = 12  # names in a list before "and k more"
 _FEW_RESAMPLES = 10  # below which a share of them is no probability
+_TELLING = ("few rows",)  # notes of a check that say how far an answer can be trusted
 _FINDINGS, _NAMES = 4, 3  # of a check in the summary of a fit, and columns of each
 
 _STATUS = {
@@ -307,9 +308,19 @@ def _absent(names: list[str]) -> str:
     return f"; {few_names(names)} {them} passed over"
 
 
+def _rows(report: Mapping[str, Any]) -> str:
+    """Say how many rows there are, and as how many they count where values are missing."""
+    rows, samples = report["n_rows"], report["n_samples"]
+    if rows == samples:
+        return f"{samples:,} samples"
+    if report["missing"] == "drop":
+        return f"{samples:,} samples ({rows:,} rows, those with missing values left out)"
+    return f"{rows:,} samples (with missing values, they count as {samples:,} whole ones)"
+
+
 def _how(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """Yield what the method did."""
-    yield "table", f"{report['n_samples']:,} samples of {report['n_variables']:,} variables"
+    yield "table", f"{_rows(report)} of {report['n_variables']:,} variables"
     yield "method", f"{report['method']}, {_duration(report['seconds'])}"
     if report.get("around"):
         yield "around", report["around"]
@@ -370,7 +381,7 @@ def _table(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """Yield what was done to the table, and what is odd in it."""
     for place, note in enumerate(report["prepared"]):
         yield "prepared" if not place else "", note
-    harmful = [f for f in report["findings"] if f["severity"] != "note"]
+    harmful = [f for f in report["findings"] if f["severity"] != "note" or f["finding"] in _TELLING]
     for place, found in enumerate(harmful[:_FINDINGS]):
         yield "check" if not place else "", f"{_finding(found)}. {found['remedy']}"
     if len(harmful) > _FINDINGS:
