@@ -13,6 +13,7 @@ import bigdag
 from bigdag import simulate
 from bigdag.cli import app
 from bigdag.data.checks import COLUMNS, _intervals
+from bigdag.data.copies import near_copies
 
 
 def found(table):
@@ -334,3 +335,26 @@ def test_one_cell_of_text_is_told_apart_from_a_column_of_text():
     assert "1 cell is no number, such as 'n.d.' in row 12" in slip["detail"]
     assert "NA" in slip["remedy"]
     assert frame.loc["text", "columns"] == ("site",)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2])
+@pytest.mark.parametrize("noise", [0.0, 0.005])
+def test_near_copies_with_missing_values_are_found(share, noise):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(300, 40))
+    X[:, 20:25] = 3 - 2 * X[:, :5] + noise * rng.normal(size=(300, 5))
+    X[rng.random(X.shape) < share] = np.nan
+    groups = sorted(sorted(group) for group in near_copies(X))
+    assert groups == [[j, j + 20] for j in range(5)]
+
+
+def test_relatives_with_missing_values_are_no_copies():
+    rng = np.random.default_rng(4)
+    common = rng.normal(size=(300, 1))
+    noise = rng.normal(size=(300, 6)) * [0, 0.01, 0.03, 0.03, 0.03, 0.03]
+    X = np.hstack([common + noise, rng.normal(size=(300, 6))])
+    X[rng.random(X.shape) < 0.05] = np.nan
+    assert near_copies(X) == []  # a whole family is nearly as near as the first two
+    X = (rng.random((300, 50)) < 0.5).astype(float)
+    X[rng.random(X.shape) < 0.05] = np.nan
+    assert near_copies(X) == []
