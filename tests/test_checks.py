@@ -358,3 +358,15 @@ def test_relatives_with_missing_values_are_no_copies():
     X = (rng.random((300, 50)) < 0.5).astype(float)
     X[rng.random(X.shape) < 0.05] = np.nan
     assert near_copies(X) == []
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e-30, 1e30, 1e200])
+def test_columns_in_any_unit_vary(unit):
+    X = np.random.default_rng(5).normal(size=(100, 4))
+    X[:, 2] *= unit
+    names = found(X)
+    assert "constant" not in names
+    assert names.get("too small") == (("x2",) if unit == 1e-200 else None)
+    assert names.get("too large") == (("x2",) if unit == 1e200 else None)
+    X[:, 2] = unit
+    assert found(X)["constant"] == ("x2",)

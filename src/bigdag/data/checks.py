@@ -141,6 +141,13 @@ def _all(raw: Raw) -> Iterator[Finding]:
             "constant", "note", _named(names, constant), "all values are the same",
             "they get no arcs", "--drop leaves them out.",
         )  # fmt: skip
+    small = ~(empty | constant) & (facts.deviation <= 1 / LARGEST)
+    if small.any():
+        yield Finding(
+            "too small", "warning", _named(names, small),
+            f"values vary by less than {1 / LARGEST:.0e}, whose squares vanish",
+            "they get no arcs", "Rescale the columns, or --transform rank.",
+        )  # fmt: skip
     live = ~(empty | constant)
     numbering = _row_numbers(X, names, facts) & live if raw.named else np.zeros(d, dtype=bool)
     if numbering.any():
