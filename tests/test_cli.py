@@ -1430,3 +1430,46 @@ def test_a_fit_tells_that_there_are_far_more_columns_than_rows(tmp_path):
     words = ["fit", str(tmp_path / "t.npy"), "--out", str(tmp_path / "o.json")]
     text = " ".join(CliRunner().invoke(app, words).stdout.split())
     assert "few rows: 60 columns, but 20 rows" in text
+
+
+@pytest.fixture
+def coded(tmp_path, monkeypatch):
+    """Return a folder with a table, a code in some of its cells, and a DAG learnt from it."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(200, 4)), columns=["rain", "river", "sea", "sun"])
+    frame["river"] += 2 * frame["rain"]
+    frame.to_csv(tmp_path / "whole.csv", index=False)
+    frame.iloc[:20, 1] = -999.0
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    words = ["fit", "t.csv", "--missing-code=-999", "--missing", "drop", "--out", "o.parquet"]
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, [*words, "--method", "order-search-bic"])
+    assert result.exit_code == 0, result.output
+    return tmp_path
+
+
+def test_evaluate_takes_the_variables_of_a_list_of_arcs_from_the_dag(coded):
+    (coded / "truth.csv").write_text("source,target\nrain,river\n")
+    words = ["evaluate", "o.parquet", "--truth", "truth.csv"]
+    result = CliRunner().invoke(app, [*words, "--json"])
+    assert result.exit_code == 0, result.output
+    assert "2 of which have no arcs in it" in result.stderr
+    assert json.loads(result.stdout)["metrics"]["undirected_recall"] == 1
+    (coded / "truth.csv").write_text("source,target\nrain,rivver\nsnow,sea\n")
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 1
+    told = result.output.replace("\n", " ")
+    assert "2 of the 4 variables of the truth are not in the DAG" in told
+    assert "'rivver' (did you mean 'river'?), 'snow'" in told
+
+
+def test_evaluate_knows_the_codes_for_missing_values_of_the_dag(coded):
+    (coded / "truth.csv").write_text("source,target\nrain,river\n")
+    words = ["evaluate", "o.parquet", "--truth", "truth.csv", "--json", "--data"]
+    result = CliRunner().invoke(app, [*words, "t.csv"])
+    assert result.exit_code == 0, result.output
+    assert "20 of 200 rows were left out" in result.stderr
+    pd.read_csv("t.csv")[20:].to_csv("rest.csv", index=False)
+    rest = CliRunner().invoke(app, [*words, "rest.csv"])
+    scores = [json.loads(run.stdout)["metrics"]["nll_nv"] for run in (result, rest)]
+    assert scores[0] == pytest.approx(scores[1], rel=1e-12)
