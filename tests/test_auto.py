@@ -94,12 +94,31 @@ def test_arcs_that_are_counted_are_there_and_directed_by_what_directs_them():
     a = rng.normal(size=(200, 1))
     X = np.hstack([a, 3 * a + rng.normal(size=(200, 1))])
     told = AutoDAG("bic", knowledge={"regulators": [0]}).fit(X).explanation_
-    assert "The one arc is directed by the data and what is known" in told
+    assert "The one arc is directed by what is known" in told
     assert "more rows" not in told
     told = AutoDAG().fit(a).explanation_
     assert "no two columns that vary" in told
     assert "No arc was found" in told
     assert "may run either way" not in told
+
+
+@pytest.mark.parametrize(
+    ("tiers", "told"),
+    [
+        ([[0], [1], [2]], "All 2 arcs are directed by what is known: in other units, or if the "
+         "noises differ, others may be found, but none turns"),
+        ([[0], [1, 2]], "Of 2 arcs 1 is directed by what is known, and 1 by the variances"),
+        (None, "All 2 arcs are directed by the variances"),
+    ],
+)  # fmt: skip
+def test_the_explanation_says_which_arcs_knowledge_directs(tiers, told):
+    rng = np.random.default_rng(1)
+    a = rng.normal(size=500)
+    b = 1.5 * a + rng.normal(size=500)
+    X = np.column_stack([a, b, 1.5 * b + rng.normal(size=500)])
+    known = None if tiers is None else {"temporal_order": tiers}
+    model = AutoDAG("least_squares", knowledge=known).fit(X)
+    assert told in model.explanation_
 
 
 def test_the_weights_are_those_of_least_squares_on_the_arcs():

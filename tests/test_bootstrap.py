@@ -325,6 +325,36 @@ def test_a_checkpoint_that_cannot_be_written_loses_no_resample(tmp_path, monkeyp
     assert not done
 
 
+def test_two_bootstraps_at_a_time_do_not_share_a_file(tmp_path, fitted):
+    pytest.importorskip("fcntl")
+    _, X, _ = fitted
+    file = tmp_path / "boot.npz"
+    refused = []
+
+    def other(state):
+        with pytest.raises(ParameterError, match="is in use by another fit") as error:
+            BootstrapDAG(n_resamples=5, checkpoint=file, random_state=1).fit(X)
+        refused.append(error)
+
+    for n in (4, 8):  # of a file that is new, and of one that is there
+        given = {"n_resamples": n, "checkpoint": file, "random_state": 3, "n_jobs": 1}
+        BootstrapDAG(**given, callback=other).fit(X)
+        assert BootstrapDAG(**given).fit(X).n_resamples_ == n  # free again
+    assert len(refused) == 8
+
+
+def test_a_bootstrap_that_fails_leaves_no_empty_file(tmp_path, fitted, monkeypatch):
+    _, X, _ = fitted
+
+    def fail(*given):
+        raise RuntimeError
+
+    monkeypatch.setattr(BootstrapDAG, "_work", fail)
+    with pytest.raises(RuntimeError):
+        BootstrapDAG(n_resamples=4, checkpoint=tmp_path / "boot.npz").fit(X)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_checkpoint_goes_on_where_it_ended(tmp_path, fitted):
     _, X, model = fitted
     file = tmp_path / "boot.npz"

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from bigdag import DAG, BootstrapDAG, metrics, simulate
 from bigdag.cli import app
+from bigdag.learners.checkpoint import read_resamples
 
 
 def invoke(*words):
@@ -96,16 +97,19 @@ def test_compare_cuts_by_probability(folder):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--checkpoint", "c.npz"], "--checkpoint goes with --bootstrap"),
+        (["--method", "gd", "--checkpoint", "c.npz"], "--checkpoint goes with --bootstrap"),
+        (["--no-bootstrap", "--checkpoint", "c.npz"], "which --no-bootstrap leaves out"),
         (["--bootstrap", "5", "--checkpoint", "none/c.npz"], "the folder none does not exist"),
         (["--method", "gd", "--dask", "tcp://127.0.0.1:1"], "--dask goes with --bootstrap, or"),
-        (["--min-prob", "0.5"], "--min-prob goes with --bootstrap"),
+        (["--method", "gd", "--min-prob", "0.5"], "--min-prob goes with --bootstrap"),
+        (["--min-prob", "2"], "--min-prob must be from 0 to 1. Got 2."),
         (["--bootstrap", "0"], "--bootstrap must be"),
         (["--bootstrap", "5", "--min-prob", "2"], "--min-prob must be from 0 to 1. Got 2."),
         (["--bootstrap", "5", "--feature-fraction", "2"], "--feature-fraction must be from 0 to 1"),
         (["--bootstrap", "5", "--search", "--method", "proximas"], "--search goes after it"),
         (["--bootstrap", "5", "--check-units"], "goes without --bootstrap"),
-        (["--bootstrap", "5", "--feature-fraction", "0.5"], "needs random starts"),
+        (["--bootstrap", "5", "--feature-fraction", "0.5"], "add --method order-search-bic"),
+        (["--feature-fraction", "0.5"], "add --method order-search-bic --bootstrap 100"),
     ],
 )
 def test_what_is_refused(folder, tmp_path, words, told):
@@ -113,6 +117,72 @@ def test_what_is_refused(folder, tmp_path, words, told):
     assert done.exit_code == 2
     assert told in done.output.replace("\n", " ")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_resamples_of_the_automatic_method_take_a_probability_and_a_file(folder, tmp_path):
+    words = ("fit", folder / "t.csv", "--checkpoint", tmp_path / "c.npz", "--json", "--force")
+    strict = invoke(*words, "--min-prob", 0.97, "--out", tmp_path / "a.parquet")
+    assert strict.exit_code == 0, strict.output
+    report = json.loads(strict.stdout)
+    assert report["bootstrap"]["min_prob"] == 0.97
+    done = report["bootstrap"]["n_resamples"]
+    assert done >= 10
+    assert len(read_resamples(tmp_path / "c.npz", 12)[1]) == done
+    assert (DAG.load(tmp_path / "a.parquet").arc_data["adjacency"] >= 0.97).all()
+
+
+def test_options_of_resamples_that_take_too_long_are_told_to_have_no_effect(
+    folder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("bigdag.learners.recipe._MINUTE", 0.0)
+    out = tmp_path / "a.parquet"
+    done = invoke("fit", folder / "t.csv", "--min-prob", 0.9, "--out", out)
+    assert done.exit_code == 1
+    assert "--min-prob had no effect" in done.output
+    assert "Add --bootstrap 100" in done.output
+    assert out.exists()
+    assert invoke("fit", folder / "t.csv", "--out", tmp_path / "b.parquet").exit_code == 0
+
+
+def test_a_checkpoint_with_more_resamples_than_asked_for_is_used_whole_and_told(folder, tmp_path):
+    words = ("fit", folder / "t.csv", "--method", "order-search-bic", "--force")
+    words = (*words, "--checkpoint", tmp_path / "c.npz", "--out", tmp_path / "a.parquet")
+    assert invoke(*words, "--bootstrap", 15).exit_code == 0
+    text = " ".join(invoke(*words, "--bootstrap", 12).stdout.split())
+    assert "all 15 resamples that the checkpoint held already, more than the 12 asked for" in text
+    assert "15 of 12" not in text
+
+
+@pytest.mark.parametrize(("count", "told"), [(1, "One resample tells only"), (4, "steps of 1/4")])
+def test_few_resamples_are_told_to_give_no_probabilities(folder, tmp_path, count, told):
+    words = ("fit", folder / "t.csv", "--method", "order-search-bic", "--force")
+    words = (*words, "--out", tmp_path / "a.parquet", "--bootstrap")
+    text = " ".join(invoke(*words, count).stdout.split())
+    assert told in text
+    assert "which is no probability" in text
+    assert "which is no probability" not in " ".join(invoke(*words, 10).stdout.split())
+
+
+@pytest.mark.parametrize("kind", ["same", "dot", "symlink", "hard link", "not there yet"])
+def test_a_file_is_written_to_by_one_option_only(folder, tmp_path, kind):
+    one, other = tmp_path / "a.npz", tmp_path / "b.npz"
+    if kind != "not there yet":
+        one.write_bytes(b"x")
+    if kind in ("same", "not there yet"):
+        other = one
+    elif kind == "dot":
+        other = f"{tmp_path}/./a.npz"
+    elif kind == "symlink":
+        other.symlink_to(one)
+    else:
+        other.hardlink_to(one)
+    words = ("fit", folder / "t.csv", "--force", "--out", one, "--bootstrap", 3)
+    done = invoke(*words, "--checkpoint", other)
+    assert done.exit_code == 2
+    assert "--out and --checkpoint are one and the same file" in done.output.replace("\n", " ")
+    assert one.exists() == (kind != "not there yet")
+    done = invoke("fit", folder / "t.csv", "--checkpoint", folder / "t.csv", "--out", one)
+    assert "is the table itself" in done.output
 
 
 def test_min_prob_needs_probabilities(folder):
@@ -130,7 +200,8 @@ def test_the_same_command_goes_on_after_a_kill(folder, tmp_path):
     process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL)
     try:
         until = time.monotonic() + 120
-        while not (tmp_path / "c.npz").exists():
+        file = tmp_path / "c.npz"  # without resamples at first
+        while not (file.exists() and len(read_resamples(file, 12)[1]) >= 20):
             assert process.poll() is None
             assert time.monotonic() < until
             time.sleep(0.05)

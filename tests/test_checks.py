@@ -13,6 +13,7 @@ import bigdag
 from bigdag import simulate
 from bigdag.cli import app
 from bigdag.data.checks import COLUMNS, _intervals
+from bigdag.data.copies import near_copies
 
 
 def found(table):
@@ -322,3 +323,50 @@ def test_rows_that_are_there_more_than_once_are_told():
     assert "repeated rows" not in set(bigdag.check(once)["finding"])
     whole = pd.DataFrame(rng.integers(0, 2, size=(200, 3))).add_prefix("v")  # which are alike
     assert "repeated rows" not in set(bigdag.check(whole)["finding"])
+
+
+def test_one_cell_of_text_is_told_apart_from_a_column_of_text():
+    table = pd.DataFrame({"a": np.arange(30) % 7, "b": np.sqrt(np.arange(30)), "site": "x"})
+    table["b"] = table["b"].astype(object)
+    table.loc[11, "b"] = "n.d."
+    frame = bigdag.check(table).set_index("finding")
+    assert frame.loc["text among numbers", "columns"] == ("b",)
+    slip = frame.loc["text among numbers"]
+    assert "1 cell is no number, such as 'n.d.' in row 12" in slip["detail"]
+    assert "NA" in slip["remedy"]
+    assert frame.loc["text", "columns"] == ("site",)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2])
+@pytest.mark.parametrize("noise", [0.0, 0.005])
+def test_near_copies_with_missing_values_are_found(share, noise):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(300, 40))
+    X[:, 20:25] = 3 - 2 * X[:, :5] + noise * rng.normal(size=(300, 5))
+    X[rng.random(X.shape) < share] = np.nan
+    groups = sorted(sorted(group) for group in near_copies(X))
+    assert groups == [[j, j + 20] for j in range(5)]
+
+
+def test_relatives_with_missing_values_are_no_copies():
+    rng = np.random.default_rng(4)
+    common = rng.normal(size=(300, 1))
+    noise = rng.normal(size=(300, 6)) * [0, 0.01, 0.03, 0.03, 0.03, 0.03]
+    X = np.hstack([common + noise, rng.normal(size=(300, 6))])
+    X[rng.random(X.shape) < 0.05] = np.nan
+    assert near_copies(X) == []  # a whole family is nearly as near as the first two
+    X = (rng.random((300, 50)) < 0.5).astype(float)
+    X[rng.random(X.shape) < 0.05] = np.nan
+    assert near_copies(X) == []
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e-30, 1e30, 1e200])
+def test_columns_in_any_unit_vary(unit):
+    X = np.random.default_rng(5).normal(size=(100, 4))
+    X[:, 2] *= unit
+    names = found(X)
+    assert "constant" not in names
+    assert names.get("too small") == (("x2",) if unit == 1e-200 else None)
+    assert names.get("too large") == (("x2",) if unit == 1e200 else None)
+    X[:, 2] = unit
+    assert found(X)["constant"] == ("x2",)

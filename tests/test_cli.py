@@ -947,7 +947,7 @@ BAD_TABLES = {
     "infinity": (with_value("inf"), "is inf in column 'v1', row 3"),
     "text": (
         with_value("tall"),
-        "1 of 4 columns hold text or other values that are not numbers: 'v1' (row 3: 'tall')",
+        "A column of numbers holds a cell that is no number: 'v1' (row 3: 'tall')",
     ),
     "no rows": (lambda frame: frame[:0], "no rows"),
     "one row": (lambda frame: frame[:1], "only one row"),
@@ -1407,3 +1407,69 @@ def test_show_takes_a_radius_around_a_variable_only(tmp_path):
     result = CliRunner().invoke(app, ["show", str(path), "--radius", "2"])
     assert result.exit_code == 2
     assert "--radius goes with --variable" in result.stderr
+
+
+def test_the_rows_are_told_and_as_how_many_they_count_where_values_are_missing(tmp_path):
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(200, 5)), columns=list("abcde"))
+    frame["b"] += frame["a"]
+    frame.mask(np.random.default_rng(1).random((200, 5)) < 0.03).to_csv(tmp_path / "t.csv")
+    words = ["fit", str(tmp_path / "t.csv"), "--out", str(tmp_path / "o.json"), "--force"]
+    words += ["--method", "order-search-bic", "--row-labels", "--missing"]
+    report = json.loads(CliRunner().invoke(app, [*words, "pairwise", "--json"]).stdout)
+    assert report["n_rows"] == 200
+    assert report["n_samples"] < 200
+    text = " ".join(CliRunner().invoke(app, [*words, "pairwise"]).stdout.split())
+    counted = f"they count as {report['n_samples']} whole ones"
+    assert f"200 samples (with missing values, {counted}) of 5 variables" in text
+    text = " ".join(CliRunner().invoke(app, [*words, "drop"]).stdout.split())
+    assert "samples (200 rows, those with missing values left out) of 5 variables" in text
+
+
+def test_a_fit_tells_that_there_are_far_more_columns_than_rows(tmp_path):
+    np.save(tmp_path / "t.npy", np.random.default_rng(0).normal(size=(20, 60)))
+    words = ["fit", str(tmp_path / "t.npy"), "--out", str(tmp_path / "o.json")]
+    text = " ".join(CliRunner().invoke(app, words).stdout.split())
+    assert "few rows: 60 columns, but 20 rows" in text
+
+
+@pytest.fixture
+def coded(tmp_path, monkeypatch):
+    """Return a folder with a table, a code in some of its cells, and a DAG learnt from it."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(200, 4)), columns=["rain", "river", "sea", "sun"])
+    frame["river"] += 2 * frame["rain"]
+    frame.to_csv(tmp_path / "whole.csv", index=False)
+    frame.iloc[:20, 1] = -999.0
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    words = ["fit", "t.csv", "--missing-code=-999", "--missing", "drop", "--out", "o.parquet"]
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, [*words, "--method", "order-search-bic"])
+    assert result.exit_code == 0, result.output
+    return tmp_path
+
+
+def test_evaluate_takes_the_variables_of_a_list_of_arcs_from_the_dag(coded):
+    (coded / "truth.csv").write_text("source,target\nrain,river\n")
+    words = ["evaluate", "o.parquet", "--truth", "truth.csv"]
+    result = CliRunner().invoke(app, [*words, "--json"])
+    assert result.exit_code == 0, result.output
+    assert "2 of which have no arcs in it" in result.stderr
+    assert json.loads(result.stdout)["metrics"]["undirected_recall"] == 1
+    (coded / "truth.csv").write_text("source,target\nrain,rivver\nsnow,sea\n")
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 1
+    told = result.output.replace("\n", " ")
+    assert "2 of the 4 variables of the truth are not in the DAG" in told
+    assert "'rivver' (did you mean 'river'?), 'snow'" in told
+
+
+def test_evaluate_knows_the_codes_for_missing_values_of_the_dag(coded):
+    (coded / "truth.csv").write_text("source,target\nrain,river\n")
+    words = ["evaluate", "o.parquet", "--truth", "truth.csv", "--json", "--data"]
+    result = CliRunner().invoke(app, [*words, "t.csv"])
+    assert result.exit_code == 0, result.output
+    assert "20 of 200 rows were left out" in result.stderr
+    pd.read_csv("t.csv")[20:].to_csv("rest.csv", index=False)
+    rest = CliRunner().invoke(app, [*words, "rest.csv"])
+    scores = [json.loads(run.stdout)["metrics"]["nll_nv"] for run in (result, rest)]
+    assert scores[0] == pytest.approx(scores[1], rel=1e-12)

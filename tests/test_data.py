@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import validate_data
 
-from bigdag import SortRegress, resources
+from bigdag import OrderSearch, SortRegress, resources
 from bigdag.data.copies import find_copies
 from bigdag.data.dataset import Dataset, as_dataset
 from bigdag.errors import DataError, DataWarning, MemoryLimitError
@@ -578,3 +578,23 @@ def test_every_message_is_one_sentence_or_more():
             as_dataset(table)
         assert re.search(r"\.$", str(caught.value))
         assert "Traceback" not in str(caught.value)
+
+
+def test_columns_whose_squares_vanish_are_told_to_vary():
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    X[:, 1] *= 1e-200
+    with pytest.warns(DataWarning, match="1 of 3 columns vary by less than 1e-150.*'x1'.*Rescale"):
+        data = as_dataset(X)
+    assert data.constant.tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("unit", [1e-140, 1e-30, 1e30, 1e140])
+def test_units_do_not_change_what_a_method_without_units_finds(unit):
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=300)
+    b = a + rng.normal(size=300)
+    X = np.column_stack([a, b, b - a + rng.normal(size=300), rng.normal(size=300)])
+    plain = OrderSearch(criterion="bic", random_state=0).fit(X).weights_ != 0
+    X[:, ::2] *= unit
+    scaled = OrderSearch(criterion="bic", random_state=0).fit(X).weights_ != 0
+    assert (plain != scaled).nnz == 0

@@ -139,6 +139,16 @@ def test_the_readme_prints_what_it_says():
     assert words(printed.getvalue()) == words(said)
 
 
+def test_every_block_of_python_in_the_readme_runs_as_it_stands():
+    text = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 2
+    with redirect_stdout(io.StringIO()) as printed:
+        exec(compile(blocks[1], "README.md", "exec"), {})
+    assert "probability" in printed.getvalue()
+    assert "directed by what is known" in printed.getvalue()
+
+
 def test_the_picture_of_the_readme_is_small():
     picture = DOCS / "picture.svg"
     assert "docs/picture.svg" in (ROOT / "README.md").read_text()

@@ -126,6 +126,12 @@ def test_it_begins_with_the_surest_arcs_and_a_search(chromium, page, dag):
     chromium.open(page)
     assert heading(chromium) == f"The 25 surest of {dag.n_arcs} arcs"
     assert drawn_arcs(chromium)[::-1] == list(range(25))  # the surest on top
+    assert texts(chromium, "#details h3")[0] == "The surest arcs: probability and weight"
+    lines = texts(chromium, "#details li")
+    sure = np.sort(dag.arc_data["probability"])[::-1]
+    assert len(lines) == 25
+    assert f"{100 * sure[0]:.3g} %" in lines[0]
+    assert f"{100 * sure[24]:.3g} %" in lines[24]
     facts = texts(chromium, "#facts div")
     assert facts[:2] == [f"variables{dag.n_nodes}", f"arcs{dag.n_arcs}"]
 

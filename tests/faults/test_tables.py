@@ -23,7 +23,8 @@ from typer.testing import CliRunner
 from bigdag import resources
 from bigdag.cli import app
 from bigdag.data import content, text
-from bigdag.data.tables import read_covariance, read_table
+from bigdag.data.prepare import Wishes
+from bigdag.data.tables import read_covariance, read_prepared, read_table
 from bigdag.errors import DataError, DataWarning, MemoryLimitError
 
 VALUES = np.random.default_rng(0).normal(size=(9, 3)).round(3)
@@ -403,3 +404,46 @@ def test_signs_that_may_mean_missing_values_are_told_what_to_become(tmp_path):
     path.write_text("a,b\n1,2\n-,3\n4,5\n")
     with pytest.raises(DataError, match="If '-' means a missing value, write NA or nothing"):
         read_table(path)
+
+
+def _with_cells(tmp_path, *cells, rows=40):
+    """Write a table of two columns of numbers, with some cells in the second."""
+    lines = [["0.5", f"{k}.25"] for k in range(rows)]
+    for row, cell in cells:
+        lines[row - 1][1] = cell
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n" + "".join(f'{a},"{b}"\n' for a, b in lines))
+    return path
+
+
+@pytest.mark.parametrize("cell", ["abc", "?", "-", ".", "missing", "12 mg", "1,5"])
+def test_one_cell_of_text_among_numbers_is_told_with_its_place_and_what_to_do(tmp_path, cell):
+    path = _with_cells(tmp_path, (38, cell))
+    with pytest.raises(DataError) as error:
+        read_table(path)
+    text = str(error.value)
+    assert "a cell that is no number" in text
+    assert f"'b' (row 38: {cell!r})" in text
+    assert ("decimal point" if cell == "1,5" else "write NA or nothing") in text
+    assert "--drop" in text
+
+
+def test_several_cells_of_text_among_numbers_are_counted(tmp_path):
+    path = _with_cells(tmp_path, (3, "?"), (7, "?"), (9, "bad"))
+    with pytest.raises(
+        DataError, match=r"3 cells that are no numbers.*row 3: '\?', and 2 more of its 40"
+    ):
+        read_table(path)
+
+
+def test_numbers_with_decimal_commas_throughout_are_told_as_such(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a;b\n1,5;2\n2,5;3\n")
+    with pytest.raises(DataError, match="written with commas"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("word", ["NA", "na", "n/a", "null", "Null", "#N/A", "nan", "None", "<NA>"])
+def test_words_for_missing_values_are_no_text(tmp_path, word):
+    found = read_prepared(_with_cells(tmp_path, (4, word)), Wishes(missing="pairwise"))
+    assert found.missing == "pairwise"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -77,7 +78,7 @@ from bigdag.errors import BigdagError, ParameterError
 from bigdag.interrupts import interruptible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from bigdag.data.checks import Finding
     from bigdag.data.dataset import Dataset
@@ -165,13 +166,9 @@ def fit(
 
     chosen = find_method(method)
     out = Path(f"{Path(table.name.removesuffix('.gz')).stem}.dag.parquet") if out is None else out
-    written_to = [out, *([nodes_file(out)] if out.suffix.lower() == ".csv" else [])]
-    for written in [*written_to, *([] if page is None else [page])]:
-        with suppress(OSError):
-            if written.samefile(table):
-                raise ParameterError(
-                    f"{written} is the table itself. Give another name to write to."
-                )
+    nodes = nodes_file(out) if out.suffix.lower() == ".csv" else None
+    _refuse_same(table, {"--out": out, "the list of variables beside --out": nodes,
+                         "--page": page, "--checkpoint": checkpoint})  # fmt: skip
     if safe_csv and out.suffix.lower() != ".csv":
         raise ParameterError(f"--safe-csv goes with an --out that ends in .csv. Got {out}.")
     output = check_output(out, force)
@@ -196,9 +193,10 @@ def fit(
         raise ParameterError("--bootstrap and --no-bootstrap cannot go together. Give one of them.")
     by_search = chosen.estimator == "OrderSearch"
     one_fit = by_search and bootstrap is None
+    automatic = chosen.word == "auto"
     resamples = _resamples(
-        bootstrap, check_units, threshold=min_prob, feature_fraction=feature_fraction,
-        checkpoint=None if one_fit else checkpoint,
+        bootstrap, check_units, automatic, no_bootstrap, threshold=min_prob,
+        feature_fraction=feature_fraction, checkpoint=None if one_fit else checkpoint,
     )  # fmt: skip
     if dask is not None and not (by_search or search or bootstrap or chosen.word == "auto"):
         raise ParameterError(
@@ -212,9 +210,6 @@ def fit(
                 "--check-units fits a second time in other units, and goes without --checkpoint."
             )
         given |= {"checkpoint": checkpoint} if one_fit else {}
-    automatic = chosen.word == "auto"
-    if automatic and resamples is None and not no_bootstrap:
-        resamples = "auto"
     recipe = Recipe(chosen, given, bic, criterion, threshold, resamples)
     if radius is not None and target is None:
         raise ParameterError("--radius goes with --target.")
@@ -278,6 +273,7 @@ def fit(
         "knowledge": dag.about.get("knowledge"),
         "knowledge_absent": absent,
         "around": None if around is None else around.sentence(),
+        "n_rows": prepared.n_rows or data.n_samples,
         "n_samples": data.n_samples, "n_variables": dag.n_nodes, "standardised": standardise,
         "prepared": list(prepared.notes), "transform": prepared.transform,
         "missing": prepared.missing, "left_out": list(prepared.left_out),
@@ -407,6 +403,7 @@ def _about(recipe: Recipe, found: Outcome, prepared: Prepared, standardise: bool
         "prepared": list(prepared.notes),
         "groups": {name: list(rest) for name, rest in prepared.groups.items()},
         "findings": [finding.sentence() for finding in prepared.findings],
+        "n_rows": prepared.n_rows or prepared.data.n_samples,
         "n_samples": prepared.data.n_samples, "status": found.status, "n_iter": found.n_iter,
         "objective": found.objective, "lambda1": found.lambda1,
         "extended_bic": found.extended_bic, "penalty": found.penalty,
@@ -425,28 +422,67 @@ def _on_cluster(address: str | None) -> AbstractContextManager[Any]:
     return fits_on_cluster(address)
 
 
-def _resamples(count: int | None, check_units: bool, **more: Any) -> dict[str, Any] | str | None:
+def _resamples(
+    count: int | None, check_units: bool, automatic: bool, no_bootstrap: bool, **more: Any
+) -> dict[str, Any] | str | None:
     """Return the parameters of the bootstrap; refuse its options where there is none."""
     given = _present(**more)
     words = {"threshold": "--min-prob", "checkpoint": "--checkpoint"}
     words |= {"feature_fraction": "--feature-fraction"}
+    if count is not None and count < 1:
+        raise ParameterError(f"--bootstrap must be at least 1, as in 100. Got {count}.")
+    for name in ("threshold", "feature_fraction"):
+        if not 0 <= given.get(name, 1) <= 1:
+            raise ParameterError(f"{words[name]} must be from 0 to 1. Got {given[name]:g}.")
+    if automatic and given.get("feature_fraction", 1) < 1:
+        raise ParameterError(
+            "--feature-fraction goes with resamples of a search by the extended BIC: add --method "
+            "order-search-bic --bootstrap 100."
+        )
     if count is not None:
-        if count < 1:
-            raise ParameterError(f"--bootstrap must be at least 1, as in 100. Got {count}.")
-        for name in ("threshold", "feature_fraction"):
-            if not 0 <= given.get(name, 1) <= 1:
-                raise ParameterError(f"{words[name]} must be from 0 to 1. Got {given[name]:g}.")
         if check_units:
             raise ParameterError(
                 "--check-units fits a second time in other units, and goes without --bootstrap."
             )
         return {"n_resamples": count, **given}
+    if automatic and not no_bootstrap:
+        return given or "auto"
     for name in given:
+        if no_bootstrap:
+            raise ParameterError(
+                f"{words[name]} is about resamples, which --no-bootstrap leaves out. Leave out one "
+                "of the two."
+            )
         also = ""
         if name == "checkpoint":
             also = ", or with one fit by --method order-search or order-search-bic"
         raise ParameterError(f"{words[name]} goes with --bootstrap, as in --bootstrap 100{also}.")
     return None
+
+
+def _refuse_same(table: Path, written: Mapping[str, Path | None]) -> None:
+    """Refuse files to write that are one and the same, or the table, by whatever name."""
+    seen: dict[str, str] = {}
+    for word, path in written.items():
+        if path is None:
+            continue
+        if _one_file(path, table):
+            raise ParameterError(f"{path} is the table itself. Give another name to write to.")
+        for other, before in seen.items():
+            if _one_file(path, Path(before)):
+                raise ParameterError(
+                    f"{other} and {word} are one and the same file, {path}. Give each a name of "
+                    "its own."
+                )
+        seen[word] = str(path)
+
+
+def _one_file(one: Path, other: Path) -> bool:
+    """Tell whether two paths lead to the same file, whether it is there yet or not."""
+    with suppress(OSError):
+        if one.samefile(other):
+            return True
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _check_checkpoint(path: Path, one_fit: bool) -> None:

@@ -22,6 +22,8 @@ from bigdag.errors import few_names
 __all__ = ["show_fit"]
 
 _FINDINGS = 4  # of a check that are told
+_FEW_RESAMPLES = 10  # below which a share of them is no probability
+_TELLING = ("few rows",)  # notes of a check that say how far an answer can be trusted
 
 _STATUS = {
     "converged": "converged",
@@ -58,9 +60,19 @@ def _absent(names: list[str]) -> str:
     return f"; {few_names(names)} {them} passed over"
 
 
+def _rows(report: Mapping[str, Any]) -> str:
+    """Say how many rows there are, and as how many they count where values are missing."""
+    rows, samples = report["n_rows"], report["n_samples"]
+    if rows == samples:
+        return f"{samples:,} samples"
+    if report["missing"] == "drop":
+        return f"{samples:,} samples ({rows:,} rows, those with missing values left out)"
+    return f"{rows:,} samples (with missing values, they count as {samples:,} whole ones)"
+
+
 def _how(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """Yield what the method did."""
-    yield "table", f"{report['n_samples']:,} samples of {report['n_variables']:,} variables"
+    yield "table", f"{_rows(report)} of {report['n_variables']:,} variables"
     yield "method", f"{report['method']}, {duration(report['seconds'])}"
     if report.get("around"):
         yield "around", report["around"]
@@ -83,11 +95,7 @@ def _how(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         )
     bootstrap = report["bootstrap"]
     if bootstrap is not None:
-        yield (
-            "bootstrap",
-            f"{bootstrap['n_resamples']:,} of {bootstrap['wanted']:,} resamples; arcs are those of "
-            f"pairs joined with a probability of {bootstrap['min_prob']:.0%} or more",
-        )
+        yield "bootstrap", _resamples(bootstrap)
     yield "status", f"{_STATUS[report['status']]}, {report['n_iter']:,} iterations"
     refit = report["refit_gain"]
     gain = f" (the refit on the order lowered it by {refit:.3g})" if refit else ""
@@ -100,11 +108,32 @@ def _how(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield "penalty", f"{report['penalty']:.3g}, chosen by the rows held out"
 
 
+def _resamples(bootstrap: Mapping[str, Any]) -> str:
+    """Say how many resamples there are, and which arcs they leave."""
+    done, wanted = bootstrap["n_resamples"], bootstrap["wanted"]
+    number = f"{done:,} of {wanted:,} resamples"
+    if done > wanted:
+        number = (
+            f"all {done:,} resamples that the checkpoint held already, more than the {wanted:,} "
+            "asked for"
+        )
+    text = (
+        f"{number}; arcs are those of pairs joined with a probability of "
+        f"{bootstrap['min_prob']:.0%} or more"
+    )
+    if done < _FEW_RESAMPLES:
+        tells = "One resample tells only whether an arc is found" if done == 1 else (
+            f"So few resamples tell how often an arc is found only in steps of 1/{done}"
+        )  # fmt: skip
+        text += f". {tells}, which is no probability: 100 or so make it one (--bootstrap 100)"
+    return text
+
+
 def _table(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """Yield what was done to the table, and what is odd in it."""
     for place, note in enumerate(report["prepared"]):
         yield "prepared" if not place else "", note
-    harmful = [f for f in report["findings"] if f["severity"] != "note"]
+    harmful = [f for f in report["findings"] if f["severity"] != "note" or f["finding"] in _TELLING]
     for place, found in enumerate(harmful[:_FINDINGS]):
         yield "check" if not place else "", f"{finding(found)}. {found['remedy']}"
     if len(harmful) > _FINDINGS:

@@ -114,19 +114,25 @@ ConsensusProb = Annotated[
     float | None,
     option(
         "--min-prob",
-        help="Keep pairs joined with this probability, at least; 0.5 by default.",
+        help="Keep pairs joined with this probability, at least; 0.5 by default. Also for the "
+        "resamples that the automatic method makes by itself.",
         panel=BOOTSTRAP,
     ),
 ]
 FeatureFraction = Annotated[
     float | None,
-    option(help="The share of the pairs that each resample may join.", panel=BOOTSTRAP),
+    option(
+        help="The share of the pairs that each resample may join; with --method "
+        "order-search-bic and --bootstrap.",
+        panel=BOOTSTRAP,
+    ),
 ]
 Checkpoint = Annotated[
     Path | None,
     option(
-        help="Keep what is done in this file, and go on from it: resamples, or one fit by "
-        "order-search or order-search-bic."
+        help="Keep what is done in this file, and go on from it: resamples (of --bootstrap, or "
+        "those that the automatic method makes by itself), or one fit by order-search or "
+        "order-search-bic."
     ),
 ]
 Dask = Annotated[

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from bigdag.data.convert import Categories, FloatArray, column_blocks
+from bigdag.data.convert import Categories, FloatArray, cell_advice, column_blocks, is_slip
 from bigdag.data.copies import near_copies
 from bigdag.data.dataset import LARGEST
 from bigdag.data.missing import MOST_MISSING, apart, likely_codes, missing_counts, seen_in
@@ -141,6 +141,13 @@ def _all(raw: Raw) -> Iterator[Finding]:
             "constant", "note", _named(names, constant), "all values are the same",
             "they get no arcs", "--drop leaves them out.",
         )  # fmt: skip
+    small = ~(empty | constant) & (facts.deviation <= 1 / LARGEST)
+    if small.any():
+        yield Finding(
+            "too small", "warning", _named(names, small),
+            f"values vary by less than {1 / LARGEST:.0e}, whose squares vanish",
+            "they get no arcs", "Rescale the columns, or --transform rank.",
+        )  # fmt: skip
     live = ~(empty | constant)
     numbering = _row_numbers(X, names, facts) & live if raw.named else np.zeros(d, dtype=bool)
     if numbering.any():
@@ -190,8 +197,18 @@ def _named(names: Sequence[str], chosen: npt.NDArray[np.bool_]) -> tuple[str, ..
 
 
 def _text(raw: Raw) -> Iterator[Finding]:
-    dates = tuple(name for name, column in raw.text.items() if _is_date(column.example[1]))
-    for kind, columns in (("date", dates), ("text", tuple(x for x in raw.text if x not in dates))):
+    slips = tuple(x for x, column in raw.text.items() if is_slip(column.texts, column.cells))
+    if slips:
+        (row, value), texts = raw.text[slips[0]].example, sum(raw.text[x].texts for x in slips)
+        yield Finding(
+            "text among numbers", "error", slips,
+            f"{texts:,} cell{'s are no numbers' if texts > 1 else ' is no number'}, "
+            f"such as {str(value)[:40]!r} in row {row} of {slips[0]!r}",
+            "a fit refuses the table", f"{cell_advice(value)} --drop leaves the columns out.",
+        )  # fmt: skip
+    rest = [x for x in raw.text if x not in slips]
+    dates = tuple(name for name in rest if _is_date(raw.text[name].example[1]))
+    for kind, columns in (("date", dates), ("text", tuple(x for x in rest if x not in dates))):
         if columns:
             row, value = raw.text[columns[0]].example
             yield Finding(

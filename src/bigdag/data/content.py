@@ -64,7 +64,10 @@ class Content(NamedTuple):
         """Return X, or refuse it where a column holds text."""
         if self.text:
             names, _ = self.final_names(check=False)
-            refuse_columns(sorted(self.text), names, lambda j: self.text[j].example)
+            refuse_columns(
+                sorted(self.text), names, lambda j: self.text[j].example,
+                counts=lambda j: (self.text[j].texts, self.text[j].cells),
+            )  # fmt: skip
         return self.X
 
     def final_names(self, check: bool = True) -> tuple[tuple[str, ...], bool]:

@@ -33,11 +33,13 @@ __all__ = [
     "arrow_values",
     "best_example",
     "block_rows",
+    "cell_advice",
     "column_blocks",
     "counts_rows",
     "holds_numbers",
     "index_names",
     "is_number",
+    "is_slip",
     "matrix_of",
     "names_of",
     "pandas_categories",
@@ -57,6 +59,7 @@ _ROWS = 512  # of a block in one pass at least: with fewer, adding products take
 NUMBER = r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf|infinity|nan)|true|false"
 _NUMBER = re.compile(NUMBER, re.I)
 _TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
+_SLIPS = 5  # times as many numbers as other cells make a column one of numbers
 _EXAMPLES = 1000  # cells that are looked at for a better example, where there is one already
 
 
@@ -553,12 +556,18 @@ def refuse_columns(
     names: Sequence[str],
     example: Callable[[int], tuple[int, Any]],
     d: int | None = None,
+    counts: Callable[[int], tuple[int, int]] | None = None,
 ) -> NoReturn:
     """Raise the error for columns that hold no numbers; `example` gives a row and its value.
 
-    `d` is the number of all columns, where `names` are not theirs.
+    `d` is the number of all columns, where `names` are not theirs. `counts` tells how many cells of
+    a column are no numbers, of how many that are not missing, where that is known.
     """
     shown, reason, times, categories, sign = [], "", "", False, ""
+    if counts is not None and all(
+        is_slip(*counts(j)) and isinstance(example(j)[1], str) for j in bad
+    ):
+        _refuse_cells(bad, names, example, counts)
     for j in bad[:_SHOWN]:
         row, value = example(j)
         if isinstance(value, Categories):
@@ -590,6 +599,52 @@ def refuse_columns(
             if categories
             else ""
         )
+    )
+
+
+def is_slip(texts: int, cells: int) -> bool:
+    """Tell whether so few cells of a column are no numbers that it is a column of numbers.
+
+    Examples
+    --------
+    >>> is_slip(1, 500), is_slip(1, 1), is_slip(300, 500)
+    (True, False, False)
+    """
+    return 0 < _SLIPS * texts <= cells
+
+
+def cell_advice(value: Any) -> str:
+    """Say what to do with a cell among numbers that is none."""
+    text = str(value).strip()
+    if re.fullmatch(r"[+-]?\d+,\d+", text):
+        return "Write numbers with a decimal point, as in 1.5, and without other commas."
+    return (
+        "Correct such a cell; where it stands for a missing value, write NA or nothing in its "
+        "place, or a number that missing_code (--missing-code) names."
+    )
+
+
+def _refuse_cells(
+    bad: Sequence[int],
+    names: Sequence[str],
+    example: Callable[[int], tuple[int, Any]],
+    counts: Callable[[int], tuple[int, int]],
+) -> NoReturn:
+    """Raise the error for columns of numbers in which some cells are none."""
+    shown = []
+    for j in bad[:_SHOWN]:
+        (row, value), (texts, cells) = example(j), counts(j)
+        others = f", and {texts - 1:,} more of its {cells:,} values" if texts > 1 else ""
+        shown.append(f"{names[j]!r} (row {row}: {reprlib.repr(value)}{others})")
+    more = f" and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
+    columns = "A column" if len(bad) == 1 else f"{len(bad):,} columns"
+    hold = "holds" if len(bad) == 1 else "hold"
+    total = sum(counts(j)[0] for j in bad)
+    what = "a cell that is no number" if total == 1 else f"{total:,} cells that are no numbers"
+    raise DataError(
+        f"{columns} of numbers {hold} {what}: {', '.join(shown)}{more}. "
+        f"{cell_advice(example(bad[0])[1])} Or leave "
+        f"{'the column' if len(bad) == 1 else 'these columns'} out: drop= (--drop)."
     )
 
 

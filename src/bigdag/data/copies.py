@@ -30,6 +30,12 @@ _ALONE = 50.0
 _EXACT = 1e-6  # the share of variance that exact copies may differ by, as by rounding
 _SKETCH = 12  # random directions that near copies are looked for in
 _FEWEST = 10  # rows, below which near copies are mere chance
+# Copies with missing values are looked for in few rows at a time, where both may be whole: in so
+# many rows, so often at the most, and so that one in a hundred pairs is missed.
+_GAP_ROWS, _GAP_DRAWS, _GAP_MISSED = 6, 64, 0.01
+_GAP_RADIUS = 0.04  # of near copies, centred and of length 1, in these rows
+_GAP_CROWD = 100  # columns around one that tell nothing any more
+_GAP_LOOKS = 100  # columns with missing values that are compared with all others, at the most
 
 
 class Copies(NamedTuple):
@@ -208,7 +214,8 @@ def near_copies(X: FloatArray) -> list[list[int]]:
     first, which misses the fewest values. If it is no exact copy, no column outside of the group
     is nearly as near: in graphs with many arcs, whole families are. Copies are looked for among
     columns whose projections on random directions are near to each other, so that no more pairs
-    are compared than needed.
+    are compared than needed; those with missing values also among columns that are near to each
+    other in a few rows.
 
     Examples
     --------
@@ -237,15 +244,17 @@ def near_copies(X: FloatArray) -> list[list[int]]:
     radius = float(np.sqrt(2 * (1 - NEARLY)) * (np.sqrt(_SKETCH) + 3))
     near = tree.query_ball_point(points, radius, return_length=True) - 1
     near += tree.query_ball_point(-points, radius, return_length=True)
+    gaps = _around_gaps(X, columns) if gone[columns].any() else {}
+    near[list(gaps)] += 1
     suspects = np.flatnonzero(near > 0)
     suspects = suspects[np.lexsort((suspects, gone[columns[suspects]]))]
     taken = np.zeros(len(columns), dtype=bool)
-    groups = []
+    groups, looks = [], 0
     for at in suspects.tolist():
         if taken[at]:
             continue
         around = {*tree.query_ball_point(points[at], radius)}
-        around |= {*tree.query_ball_point(-points[at], radius)}
+        around |= {*tree.query_ball_point(-points[at], radius)} | gaps.get(at, set())
         others = np.array(sorted(k for k in around if k != at and not taken[k]), dtype=np.int64)
         first = columns[at]
         left = {k: _left(X[:, first], X[:, columns[k]]) for k in others.tolist()}
@@ -257,11 +266,66 @@ def near_copies(X: FloatArray) -> list[list[int]]:
             around |= {*tree.query_ball_point(-points[at], wider)}
             rest = (_left(X[:, first], X[:, columns[k]]) for k in around - {at, *same})
             nearest = min(rest, default=1.0)
+            if at in gaps:  # projections do not tell what is near to it
+                looks += 1
+                nearest = 0.0
+                if looks <= _GAP_LOOKS:
+                    left_by = _left_by_all(X, first)
+                    left_by[columns[[at, *same]]] = 1.0
+                    nearest = float(left_by.min())
             same = [k for k in same if left[k] <= max(_EXACT, nearest / _ALONE)]
         if same:
             taken[[at, *same]] = True
             groups.append([int(first), *columns[same].tolist()])
     return sorted(groups)
+
+
+def _around_gaps(X: FloatArray, columns: npt.NDArray[np.int64]) -> dict[int, set[int]]:
+    """Return the columns, by place, that are near to each other in few rows that both have.
+
+    Columns with equal values in these rows are passed over: many are alike there by chance.
+    """
+    n = len(X)
+    share = np.array([np.count_nonzero(~np.isnan(X[:, j])) / n for j in columns.tolist()])
+    whole = float(np.quantile(share, 0.1)) ** (2 * _GAP_ROWS)  # of two columns with many gaps
+    draws = int(np.log(_GAP_MISSED) / np.log1p(-min(whole, 1 - _GAP_MISSED))) + 1 if whole else 0
+    rng = np.random.default_rng(0)
+    found: dict[int, set[int]] = {}
+    for _ in range(min(max(draws, 1), _GAP_DRAWS)):
+        rows = rng.choice(n, _GAP_ROWS, replace=False)
+        values = X[np.ix_(rows, columns)]
+        ordered = np.sort(values, axis=0)
+        live = np.flatnonzero((np.diff(ordered, axis=0) > 0).all(axis=0))  # no NaN, none twice
+        Z, length = _unit_columns(values[:, live])
+        live, Z = live[length > 0], Z[:, length > 0]
+        if len(live) < 2:
+            continue
+        Z *= np.sign(Z[np.abs(Z).argmax(axis=0), np.arange(len(live))])
+        tree = KDTree(Z.T)
+        crowd = tree.query_ball_point(Z.T, _GAP_RADIUS, return_length=True)
+        some = np.flatnonzero((crowd > 1) & (crowd <= _GAP_CROWD))
+        if len(some) < 2:
+            continue
+        for one, other in KDTree(Z.T[some]).query_pairs(_GAP_RADIUS):
+            a, b = int(live[some[one]]), int(live[some[other]])
+            if share[a] < 1 or share[b] < 1:
+                found.setdefault(a, set()).add(b)
+                found.setdefault(b, set()).add(a)
+    return found
+
+
+def _left_by_all(X: FloatArray, j: int) -> FloatArray:
+    """Return what each column (d,) leaves of the variance of one, in the rows that both have."""
+    n, d = X.shape
+    left = np.ones(d)
+    for part in column_blocks(n, d):
+        block = X[:, part]
+        both = ~np.isnan(block) & ~np.isnan(X[:, j])[:, None]
+        Z, length = _unit_columns(np.where(both, block, np.nan))
+        mine, own = _unit_columns(np.where(both, X[:, [j]], np.nan))
+        telling = (both.sum(axis=0) >= _FEWEST) & (length > 0) & (own > 0)
+        left[part] = np.where(telling, 2 * (1 - np.abs((Z * mine).sum(axis=0))), 1.0)
+    return np.clip(left, 0.0, 1.0)
 
 
 def _unit_columns(block: FloatArray) -> tuple[FloatArray, FloatArray]:

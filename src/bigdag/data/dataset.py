@@ -273,6 +273,7 @@ def centred_dataset(
     counts = _counting_columns(X) if named and tell_counts else []
     mean, norm = np.empty(d), np.empty(d)
     vague: list[int] = []  # constant as float64, and maybe only so
+    tiny: list[int] = []  # whose squares vanish
     for part in column_blocks(n, d):
         block = X[:, part]  # a view: X changes
         largest = np.abs(block).max(axis=0)
@@ -284,12 +285,14 @@ def centred_dataset(
         deviation = np.sqrt(np.einsum("ij,ij->j", block, block) / n)
         constant = deviation <= np.maximum(_ROUNDING * largest, 1 / LARGEST)
         differ = constant & ((largest >= 2.0**53) | (block != block[0]).any(axis=0))
-        vague += (part.start + np.flatnonzero(differ)).tolist()
+        small = _vanish(largest, block.max(axis=0) - block.min(axis=0), deviation)
+        vague += (part.start + np.flatnonzero(differ & ~small)).tolist()
+        tiny += (part.start + np.flatnonzero(small)).tolist()
         block[:, constant] = 0.0
         norm[part] = np.where(constant, 0.0, deviation * np.sqrt(n))
     X.flags.writeable = mean.flags.writeable = False
     data = Dataset(X, names, named, mean, n)
-    _warn_of_constants(data, stacklevel=4, vague=vague)
+    _warn_of_constants(data, stacklevel=4, vague=vague, tiny=tiny)
     _warn_of_counts([names[j] for j in counts], first_in_file, stacklevel=4)
     _warn_of_copies(data, find_copies(X, mean, norm, _SHOWN), stacklevel=4)
     return data
@@ -312,7 +315,8 @@ def moments_dataset(
     deviation = np.sqrt(np.diagonal(S))
     largest = np.maximum(np.abs(found.low), np.abs(found.high))
     constant = deviation <= np.maximum(_ROUNDING * largest, 1 / LARGEST)
-    vague = np.flatnonzero(constant & ((largest >= 2.0**53) | (found.low != found.high)))
+    small = _vanish(largest, found.high - found.low, deviation)
+    vague = np.flatnonzero(constant & ~small & ((largest >= 2.0**53) | (found.low != found.high)))
     S[constant] = 0.0
     S[:, constant] = 0.0
     S.flags.writeable = mean.flags.writeable = False
@@ -325,7 +329,8 @@ def moments_dataset(
         stacklevel=3,
     )
     norm = np.where(constant, 0.0, deviation * np.sqrt(rows.n))
-    _warn_of_constants(data, stacklevel=4, vague=vague.tolist())
+    tiny = np.flatnonzero(small).tolist()
+    _warn_of_constants(data, stacklevel=4, vague=vague.tolist(), tiny=tiny)
     if named and tell_counts:
         _warn_of_counts([names[j] for j in found.counting], first_in_file, stacklevel=4)
     copies = copies_by_projections(found.projections, norm, found.single, _SHOWN)
@@ -497,8 +502,25 @@ def _warn_of_counts(names: list[str], first_in_file: str | None, stacklevel: int
     )
 
 
-def _warn_of_constants(data: Dataset, stacklevel: int, vague: Sequence[int] = ()) -> None:
-    constant = np.flatnonzero(data.constant)
+def _vanish(largest: FloatArray, span: FloatArray, deviation: FloatArray) -> npt.NDArray[np.bool_]:
+    """Tell which columns (d,) vary, but by so little that their squares vanish in float64."""
+    return np.asarray((deviation <= 1 / LARGEST) & (span > _ROUNDING * largest))
+
+
+def _warn_of_constants(
+    data: Dataset, stacklevel: int, vague: Sequence[int] = (), tiny: Sequence[int] = ()
+) -> None:
+    if tiny:
+        several = len(tiny) > 1
+        warnings.warn(
+            f"{len(tiny)} of {data.n_features} columns vary by less than {1 / LARGEST:.0e}, "
+            f"whose squares vanish in float64, and become isolated nodes: "
+            f"{few_names([data.names[j] for j in tiny])}. Rescale {'them' if several else 'it'}, "
+            "as to other units, or take ranks: transform='rank' (--transform rank).",
+            DataWarning,
+            stacklevel=stacklevel,
+        )
+    constant = np.setdiff1d(np.flatnonzero(data.constant), tiny)
     if len(constant):
         rounded = (
             f" Numbers in {few_names([data.names[j] for j in vague])} are so large that they may "

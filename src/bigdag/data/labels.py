@@ -23,7 +23,7 @@ __all__ = [
     "without_row_labels",
 ]
 
-MISSING = [*pacsv.ConvertOptions().null_values, "None"]
+MISSING = [*pacsv.ConvertOptions().null_values, "None", "na", "NAN", "Null", "<NA>"]
 # What pandas, Arrow and R's readr write above a column without a name.
 _UNNAMED = re.compile(r"|Unnamed: \d+(\.\d+)?(_level_\d+)?|__index_level_\d+__|\.\.\.\d+")
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.I)

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
@@ -17,6 +18,8 @@ from bigdag.data.convert import (
     arrow_values,
     best_example,
     holds_numbers,
+    is_number,
+    is_slip,
     matrix_of,
     names_of,
     pandas_index,
@@ -27,6 +30,8 @@ from bigdag.data.names import checked_names, default_names
 from bigdag.errors import DataError, ParameterError, close_names, few_names
 
 __all__ = ["Raw", "chosen_names", "raw_table"]
+
+_LOOKED_AT = 100  # cells, of which one is a number where text is the exception
 
 
 class Raw(NamedTuple):
@@ -67,9 +72,12 @@ class Raw(NamedTuple):
             return
         try:
             refuse_columns(
-                range(len(bad)), bad, lambda j: self.text[bad[j]].example, len(self.all_names)
-            )
+                range(len(bad)), bad, lambda j: self.text[bad[j]].example, len(self.all_names),
+                lambda j: (self.text[bad[j]].texts, self.text[bad[j]].cells),
+            )  # fmt: skip
         except DataError as error:
+            if all(is_slip(self.text[name].texts, self.text[name].cells) for name in bad):
+                raise
             raise type(error)(
                 f"{error} drop= (--drop) leaves columns out; batch= and adjust= (--batch, "
                 "--adjust) take their effect out of the others."
@@ -130,13 +138,21 @@ def _of_pandas(frame: pd.DataFrame, memory_limit: float | str | None) -> Raw:
             continue
         values = frame.iloc[:, j].to_numpy(dtype=object)
         kind = Categories(dtype.categories) if isinstance(dtype, pd.CategoricalDtype) else values
-        text[j] = TextColumn(best_example(kind), values=values)
+        text[j] = TextColumn(best_example(kind), *_counted(values), values)
     if not text:
         return _numbers(*matrix_of(frame, memory_limit))
     kept = [j for j in range(len(dtypes)) if j not in text]
     X, _ = matrix_of(frame.iloc[:, kept], memory_limit)
     apart = {names[j]: column for j, column in text.items()}
     return _numbers(X, tuple(names[j] for j in kept), apart)._replace(named=found is not None)
+
+
+def _counted(values: npt.NDArray[np.object_]) -> tuple[int, int]:
+    """Return how many values of a column are no numbers, and how many are not missing."""
+    there = values[~np.asarray(pd.isna(values), dtype=bool)]
+    if not any(is_number(value) for value in there[:_LOOKED_AT]):
+        return len(there), len(there)
+    return sum(not is_number(value) for value in there), len(there)
 
 
 def _reads_as_numbers(column: pd.DataFrame) -> bool:

@@ -77,8 +77,11 @@ def column_facts(X: FloatArray) -> Facts:
         out["far"][part] = (np.abs(apart) > reach).sum(axis=0)
         count = np.maximum(m, 1)
         mean = np.where(there, block, 0.0).sum(axis=0) / count
-        out["deviation"][part] = np.sqrt((np.where(there, block - mean, 0.0) ** 2).sum(0) / count)
-        near = np.where(there, np.clip(apart, -reach, reach), 0.0)
+        unit = np.abs(apart).max(axis=0)
+        unit = np.where((unit > 0) & np.isfinite(unit), unit, 1.0)  # no square vanishes
+        squares = (np.where(there, (block - mean) / unit, 0.0) ** 2).sum(axis=0)
+        out["deviation"][part] = unit * np.sqrt(squares / count)
+        near = np.where(there, np.clip(apart, -reach, reach) / unit, 0.0)
         near -= np.where(there, near.sum(axis=0) / count, 0.0) * there
         second = (near**2).sum(axis=0) / count
         third = (near**3).sum(axis=0) / count

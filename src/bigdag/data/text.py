@@ -254,10 +254,14 @@ def _is_labelled(cells: list[str], rows: list[list[str]]) -> bool:
 
 def _refuse_decimal_commas(rows: list[list[str]]) -> None:
     """Refuse numbers with commas in them, which would be text."""
-    found = [cell for row in rows[1:] or rows for cell in row if _COMMA.fullmatch(cell)]
-    if found:
+    below = rows[1:] or rows
+    found = [(j, cell) for row in below for j, cell in enumerate(row) if _COMMA.fullmatch(cell)]
+    # One such cell among numbers with points is a mistake, which is told with its row.
+    columns = {j for j, _ in found}
+    points = sum(len(row) > j and "." in row[j] for row in below for j in columns)
+    if len(found) > points:
         raise DataError(
-            f"numbers are written with commas in them, such as {found[0]!r}. Write them with "
+            f"numbers are written with commas in them, such as {found[0][1]!r}. Write them with "
             'decimal points: dec="." in R, decimal="." in pandas; a spreadsheet takes the sign '
             "from its region settings."
         )

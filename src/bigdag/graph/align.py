@@ -7,6 +7,7 @@ is a side whose names were made up (``x0, x1, ...``), where the other has other 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import coo_array, csc_array, issparse, sparray
 
 from bigdag.data.dataset import Dataset, as_dataset
-from bigdag.errors import DataError, GraphError, ParameterError, few_names
+from bigdag.errors import DataError, GraphError, ParameterError, close_names, few_names
 from bigdag.graph.dag import DAG
 
 __all__ = [
@@ -27,7 +28,10 @@ __all__ = [
     "samples",
     "weights_of",
     "weights_on_columns",
+    "with_variables",
 ]
+
+_SHOWN = 5  # names that are not known, in a message
 
 Graph: TypeAlias = DAG | sparray | ArrayLike
 
@@ -108,6 +112,40 @@ def matched_dags(estimate: Graph, truth: Graph) -> tuple[DAG, DAG]:
     """As `matched`, for an estimate that must be acyclic too."""
     found, true = matched(estimate, truth)
     return as_dag(found), true
+
+
+def with_variables(dag: DAG, names: Sequence[str], what: str) -> DAG:
+    """Return a DAG that names only variables with arcs, with all variables that there are.
+
+    Raises
+    ------
+    GraphError
+        If it has a variable that is not among the names; the message has the nearest ones.
+
+    Examples
+    --------
+    >>> arcs = DAG([[0, 3.0], [0, 0]], ["rain", "river"])
+    >>> whole = with_variables(arcs, ["river", "sea", "rain"], "truth")
+    >>> whole.names, whole.parents("river")
+    (('river', 'sea', 'rain'), ['rain'])
+    """
+    place = {name: v for v, name in enumerate(names)}
+    unknown = [name for name in dag.names if name not in place]
+    if unknown:
+        near = {name: close_names(name, names, 1) for name in unknown[:_SHOWN]}
+        hints = [f"{name!r} (did you mean {found[0]!r}?)" for name, found in near.items() if found]
+        told = hints + [repr(name) for name, found in near.items() if not found]
+        more = f" and {len(unknown) - _SHOWN:,} more" if len(unknown) > _SHOWN else ""
+        raise GraphError(
+            f"{len(unknown):,} of the {dag.n_nodes:,} variables of the {what} "
+            f"{'are' if len(unknown) > 1 else 'is'} not in the DAG: {', '.join(told)}{more}. "
+            "Correct these names. To compare DAGs of different variables: bigdag compare, "
+            "metrics.compare."
+        )
+    at = np.array([place[name] for name in dag.names], dtype=np.int64)
+    arcs, d = dag.weights.tocoo(), len(names)
+    weights = csc_array((arcs.data, (at[arcs.row], at[arcs.col])), shape=(d, d))
+    return DAG(weights, names)
 
 
 def samples(table: Any) -> tuple[Dataset, NDArray[np.float64]]:

@@ -233,6 +233,7 @@ class AutoDAG(Learner):
         self.variance_excess_: float | None = None
         self._excess_limit, self._columns_excess = _LIMIT, 0.0
         self._n_varying = int((gram.sd > 0).sum())
+        self._limits = run.limits
         self.assumption_ = "own variances"
         self._cost = arc_cost(gram.n_samples, gram.d, self.gamma, self.penalty_)
         chosen: InsertionSearch | LeastSquaresSearch | None = None
@@ -331,6 +332,15 @@ class AutoDAG(Learner):
         self.explanation_ = self.explained(self.dag_)
         self.prepared_ = self.prepared_.without_data()
 
+    def _known_directions(self, dag: DAG) -> int:
+        """Return how many arcs cannot run the other way, by what is known alone."""
+        limits = self._limits
+        if limits is None or limits.d != dag.n_nodes:
+            return 0
+        arcs = dag.weights.tocoo()
+        known = ~limits.pairs(arcs.col, arcs.row) | limits.requires(arcs.row, arcs.col)
+        return int(np.count_nonzero(known))
+
     def explained(self, dag: DAG) -> str:
         """Say what was chosen and why, and what would change the answer.
 
@@ -346,6 +356,7 @@ class AutoDAG(Learner):
         """
         arcs = dag.n_arcs
         loose = 0 if dag.reversible is None else dag.reversible.nnz
+        known = self._known_directions(dag)
         excess = self.variance_excess_
         if self.assumption_ == "equal variances":
             why = (
@@ -359,8 +370,8 @@ class AutoDAG(Learner):
             if not arcs:
                 return f"{chosen} No arc was found."
             return (
-                f"{chosen} {_directions(arcs, loose, 'the variances')}: in other units, or if the "
-                "noises differ, arcs may turn. AutoDAG(criterion='bic') (--method "
+                f"{chosen} {_directions(arcs, loose, 'the variances', known)}: in other units, or "
+                f"if the noises differ, {_turned(arcs, known)}. AutoDAG(criterion='bic') (--method "
                 "order-search-bic) supposes less."
             )
         why = (
@@ -375,16 +386,17 @@ class AutoDAG(Learner):
             f"the noises, and {self._columns_excess:.2g} of the columns)"
         )  # fmt: skip
         chosen = f"A noise variance for each variable was chosen, with the extended BIC: {why}."
-        by = "the data" if self.knowledge is None else "the data and what is known"
+        more = self.knowledge is not None and not known
+        by = "the data and what is known" if more else "the data"
         if not arcs:
             return f"{chosen} No arc was found that is worth its cost."
-        return f"{chosen} {_directions(arcs, loose, by)}; other units change nothing" + (
+        return f"{chosen} {_directions(arcs, loose, by, known)}; other units change nothing" + (
             ", more rows or knowledge of causes would direct more." if loose else "."
         )
 
 
-def _directions(arcs: int, loose: int, by: str) -> str:
-    """Say how many arcs are directed, and by what.
+def _directions(arcs: int, loose: int, by: str, known: int = 0) -> str:
+    """Say how many arcs are directed, and by what: `known` of them by knowledge alone.
 
     Examples
     --------
@@ -392,17 +404,31 @@ def _directions(arcs: int, loose: int, by: str) -> str:
     'Of 5 arcs 3 are directed by the data, and 2 may run either way'
     >>> _directions(1, 0, "the data")
     'The one arc is directed by the data'
+    >>> _directions(5, 0, "the variances", known=4)
+    'Of 5 arcs 4 are directed by what is known, and 1 by the variances'
+    >>> _directions(5, 0, "the variances", known=5)
+    'All 5 arcs are directed by what is known'
     """
     every = "The one arc" if arcs == 1 else f"All {arcs:,} arcs"
-    if not loose:
-        return f"{every} {'is' if arcs == 1 else 'are'} directed by {by}"
+    fixed = arcs - loose - known
+    counts = [(known, "what is known"), (fixed, by)]
+    parts = [(count, f"directed by {what}") for count, what in counts if count]
     if loose == arcs:
         return f"{every} may run either way"
-    fixed = arcs - loose
-    return (
-        f"Of {arcs:,} arcs {fixed:,} {'is' if fixed == 1 else 'are'} directed by {by}, and "
-        f"{loose:,} may run either way"
-    )
+    if len(parts) == 1 and not loose:
+        return f"{every} {'is' if arcs == 1 else 'are'} {parts[0][1]}"
+    first, text = parts[0]
+    said = [f"{first:,} {'is' if first == 1 else 'are'} {text}"]
+    said += [f"{count:,} {text.removeprefix('directed ')}" for count, text in parts[1:]]
+    said += [f"{loose:,} may run either way"] if loose else []
+    return f"Of {arcs:,} arcs {', '.join(said[:-1])}, and {said[-1]}"
+
+
+def _turned(arcs: int, known: int) -> str:
+    """Say which arcs may turn where the variances are no guide."""
+    if not known:
+        return "arcs may turn"
+    return "others may be found, but none turns" if known == arcs else "those may turn"
 
 
 def _unequal(n: int, variances: NDArray[np.float64]) -> float:

@@ -276,11 +276,18 @@ class BootstrapDAG(ResampledModel, BaseEstimator):
 
     def _resample(self, data: Dataset, interrupt: Interrupt) -> bool:
         """Do the resamples that are missing and set the learnt attributes; tell whether torn."""
+        if self.checkpoint is not None:  # refused before the work, and not after it
+            Output(self.checkpoint, force=True).reserve()
+        with files.Held(self.checkpoint) as held:
+            return self._resample_with(data, interrupt, held)
+
+    def _resample_with(self, data: Dataset, interrupt: Interrupt, held: files.Held) -> bool:
         watch = Stopwatch()
         learner = self._learner()
         answers, seed, about = self._known(data, learner)
+        held.begin(about)
         stop = Stop(interrupt, self.time_limit, watch)
-        found = Collector(self, about, answers, watch, stop)
+        found = Collector(self, about, answers, watch, stop, held)
         torn = False
         if found.missing():
             work = self._work(data, learner, seed)
@@ -314,8 +321,6 @@ class BootstrapDAG(ResampledModel, BaseEstimator):
         }
         answers: dict[int, Answer] = {}
         seed = None
-        if self.checkpoint is not None:  # refused before the work, and not after it
-            Output(self.checkpoint, force=True).reserve()
         if self.warm_start and hasattr(self, "_answers"):
             about["seed"] = seed = self._seed
             if not isinstance(self.random_state, np.random.Generator | None):

@@ -12,17 +12,19 @@ import json
 import os
 import zipfile
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import joblib
 import numpy as np
 import scipy.sparse as sp
 
-from bigdag.errors import ParameterError
+from bigdag.errors import BigdagError, ParameterError
 from bigdag.graph.consensus import Answer
 from bigdag.graph.dag import DAG
 from bigdag.knowledge.known import Knowledge, as_knowledge
-from bigdag.learners.journal import Journal, digest_of_parts
+from bigdag.learners.journal import Journal, digest_of_parts, locked
 from bigdag.writing import whole_file
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from bigdag.learners.base import Learner
 
 __all__ = [
+    "Held",
     "deciding",
     "digest_of",
     "explain_difference",
@@ -180,10 +183,72 @@ def explain_difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str |
     return "; ".join(told) or None
 
 
+class Held:
+    """The file of a bootstrap under way, which is nobody else's until the context ends.
+
+    It is locked as the journal of one fit is. Each writing replaces it by a new file, which is
+    locked before it takes the name.
+
+    Parameters
+    ----------
+    path : path-like or None
+        The file; nothing is written without one.
+
+    Raises
+    ------
+    ParameterError
+        If it cannot be written, or another bootstrap under way has it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None) -> None:
+        self.path = path
+        self._file: BinaryIO | None = None
+        self._made = False  # by this one, and without any resample yet
+        if path is not None and os.path.exists(path):
+            self._file = locked(Path(path))
+
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._file is None:
+            return
+        if self._made and self.path is not None:
+            with suppress(OSError):
+                os.unlink(self.path)
+        self._file.close()
+        self._file = None
+
+    def begin(self, about: Mapping[str, Any]) -> None:
+        """Make the file where there is none, so that a second bootstrap is refused at once."""
+        if self.path is None or self._file is not None:
+            return
+        try:
+            self.write(about, {})
+            self._made = True
+        except ParameterError:
+            raise
+        except (OSError, BigdagError):
+            pass  # it is tried again with the first resamples
+
+    def write(self, about: Mapping[str, Any], answers: Mapping[int, Answer]) -> None:
+        """Write resamples in place of what the file held."""
+        assert self.path is not None
+        if self._file is None and os.path.exists(self.path):
+            self._file = locked(Path(self.path))  # refused where another one has made it
+        before, self._file = self._file, write_resamples(self.path, about, answers)
+        self._made = False
+        if before is not None:
+            before.close()
+
+
 def write_resamples(
     path: str | os.PathLike[str], about: Mapping[str, Any], answers: Mapping[int, Answer]
-) -> None:
-    """Write resamples by number, and what they are of; the file appears whole or not at all."""
+) -> BinaryIO:
+    """Write resamples by number, and what they are of; the file appears whole or not at all.
+
+    It is returned open, and locked.
+    """
     numbers = sorted(answers)
     parts = [answers[k] for k in numbers]
     with whole_file(path, force=True) as file:
@@ -198,6 +263,8 @@ def write_resamples(
             weights=_joined([a.weights.data for a in parts], np.float64),
             loose=_joined([a.loose for a in parts], np.bool_),
         )
+        file.flush()
+        return locked(Path(file.name))  # before it takes the name of the other
 
 
 def read_resamples(

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from bigdag.engine.gram import Gram
     from bigdag.learners.run import Run
 
-__all__ = ["Journal", "Journalled", "digest_of_parts", "read_about", "without_journal"]
+__all__ = ["Journal", "Journalled", "digest_of_parts", "locked", "read_about", "without_journal"]
 
 _log = logging.getLogger("bigdag")
 _FORMAT = b"bigdag fit 2\n"
@@ -120,7 +120,7 @@ class Journal:
         else:
             with whole_file(self.path) as new:
                 new.write(_FORMAT + _record(_ABOUT, json.dumps(self.about).encode()))
-        self._file = _locked(self.path)
+        self._file = locked(self.path)
         self._places: dict[bytes, _Place] = {}
         self._new: dict[bytes, bytes] = {}  # payloads that are still to be written
         self._replaced = 0
@@ -256,7 +256,7 @@ class Journal:
                     places[key] = _Place(at + _HEAD.size, place.size)
                     at += size
                 new.flush()
-                file = _locked(Path(new.name))  # before it takes the name of the other
+                file = locked(Path(new.name))  # before it takes the name of the other
         except (OSError, BigdagError) as error:  # the long file has all that the short one would
             self._shortens = False
             if file is not None:
@@ -404,8 +404,14 @@ def _opened(path: Path) -> BinaryIO:
         ) from error
 
 
-def _locked(path: Path) -> BinaryIO:
-    """Open a file as `_opened` does, for nobody else until it is closed."""
+def locked(path: Path) -> BinaryIO:
+    """Open a file to read and write it, for nobody else until it is closed.
+
+    Raises
+    ------
+    ParameterError
+        If it cannot be written, or another fit under way has it.
+    """
     file = _opened(path)
     if sys.platform == "win32":
         return file
@@ -421,7 +427,7 @@ def _locked(path: Path) -> BinaryIO:
         return file  # a file system without such locks
     if not os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
         file.close()
-        return _locked(path)  # it was replaced by a shorter one before it was locked
+        return locked(path)  # it was replaced by a shorter one before it was locked
     return file
 
 

@@ -130,8 +130,9 @@ class Recipe:
         What :meth:`cut` leaves out.
     bootstrap : dict, "auto" or None
         Parameters of the :class:`~bigdag.BootstrapDAG` around the method, beside its estimator.
-        "auto", of the automatic method: as many resamples as take about a minute, 100 at the most;
-        none where these are fewer than ten.
+        Of the automatic method they need not say how many resamples: it makes as many as take
+        about a minute, 100 at the most, and none where these are fewer than ten. "auto" is the
+        same with no other parameter.
 
     Examples
     --------
@@ -238,18 +239,19 @@ class Recipe:
         first = _outcome(learner, watch.seconds)
         if self.bootstrap is None or first.failed or first.status == "time_limit":
             return first
-        wanted = self.bootstrap
-        if not isinstance(wanted, dict):
+        asked = self.bootstrap if isinstance(self.bootstrap, dict) else {}
+        wanted = asked
+        if "n_resamples" not in asked:
             each = _OF_A_FIT[first.assumption or ""] * first.seconds
             if data.incomplete is not None:
                 each += data.incomplete.seconds
             count = next((n for n in _RESAMPLES if n * each <= _MINUTE), 0)
             no_rows = data.X is None and data.incomplete is None
             if no_rows or not count or not first.dag.n_arcs:
-                return first
+                return replace(first, trouble=_no_resamples(asked, no_rows, bool(count)))
             # Nobody asked for chance: without a seed the same table gives the same answer.
             wanted = {"n_resamples": count, "random_state": self.parameters.get("random_state", 0),
-                      "time_limit": 2 * _MINUTE}  # fmt: skip
+                      "time_limit": 2 * _MINUTE, **asked}  # fmt: skip
         own = {name: v for name, v in self._without_limits()[0].items() if name in _OF_THE_BIC}
         estimator: Learner = OrderSearch(criterion="bic", **own)
         if first.assumption == "equal variances":
@@ -261,7 +263,7 @@ class Recipe:
         try:
             last = self._follow_on_resamples(data, estimator, wanted | left, callback)
         except (BigdagError, MemoryError) as error:
-            if isinstance(self.bootstrap, dict):
+            if asked:
                 return replace(first, trouble=f"The bootstrap after it failed: {error}")
             _log.warning("there are no resamples, for they failed: %s", error)
             return first
@@ -383,6 +385,21 @@ class Recipe:
         names = ("lambda1", *_SHARED)
         shared = {name: self.parameters[name] for name in names if name in self.parameters}
         return shared | self.bic | {"criterion": self.search}
+
+
+def _no_resamples(asked: dict[str, Any], no_rows: bool, quick: bool) -> str | None:
+    """Say that options of resamples had no effect, for there are none; None where none were."""
+    words = {"threshold": "--min-prob", "checkpoint": "--checkpoint"}
+    given = [words[name] for name in asked if name in words]
+    if not given or (quick and not no_rows):  # without arcs there is nothing to be sure of
+        return None
+    options = " and ".join(given)
+    if no_rows:
+        return f"{options} had no effect: these data have no rows to draw resamples from."
+    return (
+        f"{options} had no effect: the automatic method makes resamples where they take about a "
+        "minute, and here they take longer. Add --bootstrap 100 to have them all the same."
+    )
 
 
 def _required(dag: DAG) -> sp.csc_array | None:

@@ -206,7 +206,9 @@ class Collector:
         answers: dict[int, Answer],
         watch: Stopwatch,
         stop: Stop,
+        held: files.Held,
     ) -> None:
+        self._held = held
         self._owner, self._about, self._answers = owner, about, answers
         self.bar = NotebookBar() if owner.verbose and in_notebook() else None
         self._watch, self._stop = watch, stop
@@ -303,11 +305,11 @@ class Collector:
 
         Where that fails, no resample is lost: it is tried again with the next ones.
         """
-        path = self._owner.checkpoint
+        path = self._held.path
         if path is None or len(self._answers) == self._written:
             return
         try:
-            files.write_resamples(path, self._about, self._answers)
+            self._held.write(self._about, self._answers)
         except (OSError, BigdagError) as error:
             if not self._told:
                 _log.warning(

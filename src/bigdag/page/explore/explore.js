@@ -192,7 +192,8 @@ function wire() {
   ];
   if (graph.undirected !== null)
     said.push(["undirected", count(graph.undirected.reduce((sum, flag) => sum + flag, 0))]);
-  if (told.about.n_samples) said.push(["samples", count(told.about.n_samples)]);
+  const rows = told.about.n_rows || told.about.n_samples; // missing values make these fewer
+  if (rows) said.push(["samples", count(rows)]);
   if (told.about.method) said.push(["method", visible(clipped(String(told.about.method), 40))]);
   byId("facts").append(
     ...said.map(([name, value]) =>

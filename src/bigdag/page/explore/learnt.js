@@ -8,7 +8,8 @@ const ORDINARY = {
   explanation: "choice",
   status: "status",
   n_iter: "iterations",
-  n_samples: "samples",
+  n_rows: "rows of the table",
+  n_samples: "samples that they count as",
   lambda1: "lambda1",
   threshold: "threshold",
   penalty: "penalty",
@@ -103,7 +104,7 @@ function showLearnt(box) {
     const { n_resamples: n, wanted, min_prob: least } = about.bootstrap;
     own.push([
       "bootstrap",
-      `${plain(n)} of ${plain(wanted)} resamples of the rows; pairs joined with a probability of ${plain(100 * least)} % or more are kept`,
+      `${n > wanted ? plain(n) : `${plain(n)} of ${plain(wanted)}`} resamples of the rows; pairs joined with a probability of ${plain(100 * least)} % or more are kept`,
     ]);
   }
   if (!Object.keys(about).length) {

@@ -59,16 +59,21 @@ function showStrongest(kept) {
       "Click a variable, or type a name, to see what is around it.",
     );
   paint(nodes, arcs, {});
-  const list = arcs.map((arc) =>
-    element(
-      "li",
-      {},
-      arcLine(arc),
-      element("span", { class: signOf(arc) }, number(graph.weight[arc], 3)),
-    ),
+  const sure = graph.arcData.probability || graph.probability; // which they are ranked by
+  const list = arcs.map((arc) => element("li", {}, arcLine(arc), arcNumbers(arc, sure)));
+  const title = `The ${words} arcs: ${sure === null ? "weight" : "probability and weight"}`;
+  if (arcs.length) byId("details").append(element("h3", {}, title), element("ul", {}, ...list));
+}
+
+// How probable an arc is, where that is known (m,), and its weight.
+function arcNumbers(arc, probability) {
+  const p = probability === null ? "" : number(probability[arc] * 100, 3) + " %  ";
+  return element(
+    "span",
+    {},
+    element("small", {}, p),
+    element("span", { class: signOf(arc) }, number(graph.weight[arc], 3)),
   );
-  if (arcs.length)
-    byId("details").append(element("h3", {}, "The same as a list"), element("ul", {}, ...list));
 }
 
 const signOf = (arc) => (graph.weight[arc] < 0 ? "negative" : "positive");
@@ -133,18 +138,13 @@ function showVariable(v, kept) {
 
 function arcList(title, arcs, v) {
   return listed(title, arcs, (arc) => {
-    const p = graph.probability === null ? "" : number(graph.probability[arc] * 100, 3) + " %  ";
+    const numbers = arcNumbers(arc, graph.probability);
+    if (isRequired(arc)) numbers.append(" ◆");
     return element(
       "li",
       { title: arcWords(arc) },
       nameButton(otherEnd(arc, v), openVariable, 40),
-      element(
-        "span",
-        {},
-        element("small", {}, p),
-        element("span", { class: signOf(arc) }, number(graph.weight[arc], 3)),
-        isRequired(arc) ? " ◆" : "",
-      ),
+      numbers,
     );
   });
 }
