@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from bigdag.data.convert import Categories, FloatArray, cell_advice, column_blocks, is_slip
+from bigdag.data.cells import Categories, cell_advice, is_slip
+from bigdag.data.convert import FloatArray, column_blocks
 from bigdag.data.copies import near_copies
 from bigdag.data.dataset import LARGEST
 from bigdag.data.missing import MOST_MISSING, apart, likely_codes, missing_counts, seen_in

@@ -13,14 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bigdag.data import content
+from bigdag.data.cells import Categories, best_example
 from bigdag.data.content import Choice, Content, TextColumn
 from bigdag.data.convert import (
-    Categories,
     FloatArray,
     Rows,
     arrow_floats,
     arrow_values,
-    best_example,
     block_rows,
     counts_rows,
     holds_numbers,

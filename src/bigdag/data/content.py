@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bigdag.data.convert import Rows, refuse_columns, require_table
+from bigdag.data.cells import refuse_columns
+from bigdag.data.convert import Rows, require_table
 from bigdag.data.names import checked_names, default_names
 from bigdag.errors import DataError
 

@@ -6,12 +6,11 @@ import datetime
 import json
 import mmap
 import re
-import reprlib
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,31 +19,25 @@ import pyarrow as pa
 import pyarrow.interchange as interchange
 from scipy import sparse
 
+from bigdag.data.cells import Categories, DataTypeError, best_example, is_number, refuse_columns
 from bigdag.data.names import default_names
 from bigdag.errors import DataError, DataWarning, few_names
 from bigdag.resources import require_memory
 
 __all__ = [
-    "NUMBER",
-    "Categories",
     "FloatArray",
     "Rows",
     "arrow_floats",
     "arrow_values",
-    "best_example",
     "block_rows",
-    "cell_advice",
     "column_blocks",
     "counts_rows",
     "holds_numbers",
     "index_names",
-    "is_number",
-    "is_slip",
     "matrix_of",
     "names_of",
     "pandas_categories",
     "pandas_index",
-    "refuse_columns",
     "require_table",
     "rows_of",
     "table_memory",
@@ -52,19 +45,8 @@ __all__ = [
 
 FloatArray = npt.NDArray[np.float64]
 
-_SHOWN = 3  # columns named in a message before "and k more"
 _BLOCK = 2**20  # values worked on at a time
 _ROWS = 512  # of a block in one pass at least: with fewer, adding products takes the longest
-# How a number, or a truth value, is written.
-NUMBER = r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf|infinity|nan)|true|false"
-_NUMBER = re.compile(NUMBER, re.I)
-_TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
-_SLIPS = 5  # times as many numbers as other cells make a column one of numbers
-_EXAMPLES = 1000  # cells that are looked at for a better example, where there is one already
-
-
-class DataTypeError(DataError, TypeError):
-    """Bad data that Python and scikit-learn call a `TypeError`."""
 
 
 def column_blocks(n: int, d: int) -> Iterable[slice]:
@@ -527,10 +509,6 @@ def arrow_values(column: pa.ChunkedArray) -> Iterable[Any]:
     return column.to_pylist()
 
 
-class Categories(list[Any]):
-    """The categories of a column, in place of its values."""
-
-
 def _fill(
     X: FloatArray,
     columns: Iterable[int],
@@ -551,125 +529,6 @@ def _fill(
     refuse_columns(bad, names, lambda j: best_example(values(j)))
 
 
-def refuse_columns(
-    bad: Sequence[int],
-    names: Sequence[str],
-    example: Callable[[int], tuple[int, Any]],
-    d: int | None = None,
-    counts: Callable[[int], tuple[int, int]] | None = None,
-) -> NoReturn:
-    """Raise the error for columns that hold no numbers; `example` gives a row and its value.
-
-    `d` is the number of all columns, where `names` are not theirs. `counts` tells how many cells of
-    a column are no numbers, of how many that are not missing, where that is known.
-    """
-    shown, reason, times, categories, sign = [], "", "", False, ""
-    if counts is not None and all(
-        is_slip(*counts(j)) and isinstance(example(j)[1], str) for j in bad
-    ):
-        _refuse_cells(bad, names, example, counts)
-    for j in bad[:_SHOWN]:
-        row, value = example(j)
-        if isinstance(value, Categories):
-            shown.append(f"{names[j]!r} (the categories {few_names(value)})")
-            categories = True
-            continue
-        shown.append(f"{names[j]!r} (row {row}: {reprlib.repr(value)})")
-        if isinstance(value, str) and not any(letter.isalnum() for letter in value):
-            sign = f" If {value!r} means a missing value, write NA or nothing in its place."
-        if isinstance(value, _TIMES):
-            times = times or f" Column {names[j]!r} holds dates or times; make them numbers first."
-        elif not reason and not isinstance(value, str | bytes):
-            try:
-                float(value)
-            except TypeError as err:
-                reason = f" ({err})"
-            except (ValueError, OverflowError):
-                pass
-    more = f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
-    error = DataTypeError if reason or times else DataError
-    raise error(
-        f"{len(bad)} of {d or len(names)} columns hold text or other values that are not numbers: "
-        f"{', '.join(shown)}{more}{reason}. Leave these columns out, or encode them as numbers."
-        + sign
-        + times
-        + (
-            " Categories are names, even where they are written as numbers; if they are "
-            "quantities, make them numbers, for example with .astype(float)."
-            if categories
-            else ""
-        )
-    )
-
-
-def is_slip(texts: int, cells: int) -> bool:
-    """Tell whether so few cells of a column are no numbers that it is a column of numbers.
-
-    Examples
-    --------
-    >>> is_slip(1, 500), is_slip(1, 1), is_slip(300, 500)
-    (True, False, False)
-    """
-    return 0 < _SLIPS * texts <= cells
-
-
-def cell_advice(value: Any) -> str:
-    """Say what to do with a cell among numbers that is none."""
-    text = str(value).strip()
-    if re.fullmatch(r"[+-]?\d+,\d+", text):
-        return "Write numbers with a decimal point, as in 1.5, and without other commas."
-    return (
-        "Correct such a cell; where it stands for a missing value, write NA or nothing in its "
-        "place, or a number that missing_code (--missing-code) names."
-    )
-
-
-def _refuse_cells(
-    bad: Sequence[int],
-    names: Sequence[str],
-    example: Callable[[int], tuple[int, Any]],
-    counts: Callable[[int], tuple[int, int]],
-) -> NoReturn:
-    """Raise the error for columns of numbers in which some cells are none."""
-    shown = []
-    for j in bad[:_SHOWN]:
-        (row, value), (texts, cells) = example(j), counts(j)
-        others = f", and {texts - 1:,} more of its {cells:,} values" if texts > 1 else ""
-        shown.append(f"{names[j]!r} (row {row}: {reprlib.repr(value)}{others})")
-    more = f" and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
-    columns = "A column" if len(bad) == 1 else f"{len(bad):,} columns"
-    hold = "holds" if len(bad) == 1 else "hold"
-    total = sum(counts(j)[0] for j in bad)
-    what = "a cell that is no number" if total == 1 else f"{total:,} cells that are no numbers"
-    raise DataError(
-        f"{columns} of numbers {hold} {what}: {', '.join(shown)}{more}. "
-        f"{cell_advice(example(bad[0])[1])} Or leave "
-        f"{'the column' if len(bad) == 1 else 'these columns'} out: drop= (--drop)."
-    )
-
-
-def best_example(values: Iterable[Any]) -> tuple[int, Any]:
-    """Return the row and the value that best show that a column does not hold numbers."""
-    if isinstance(values, Categories):
-        return 1, values
-    best, place, shown = -1, 1, None
-    for row, value in enumerate(values, 1):
-        # Best is what does not even look like a number, then true or false, then text, then any.
-        if value is None or value is pd.NA or value is pd.NaT:
-            merit = 0
-        elif not is_number(value):
-            merit = 4
-        elif isinstance(value, str):
-            merit = 3 if value.strip().lower() in ("true", "false") else 2
-        else:
-            merit = 1 + isinstance(value, bytes)
-        if merit > best:
-            best, place, shown = merit, row, value
-        if merit == 4 or (best >= 2 and row >= _EXAMPLES):
-            break
-    return place, shown
-
-
 def _numbers(values: npt.NDArray[np.object_]) -> FloatArray | None:
     """Turn a column of Python objects into floats; None if one of them is not a number."""
     kinds = ("floating", "integer", "mixed-integer-float", "boolean", "decimal", "empty")
@@ -684,20 +543,6 @@ def _numbers(values: npt.NDArray[np.object_]) -> FloatArray | None:
     except OverflowError:  # an integer beyond float64
         out[present] = np.inf
     return out
-
-
-def is_number(value: Any) -> bool:
-    """Whether a cell is a number, or text that reads as one."""
-    if isinstance(value, str | bytes):
-        text = value if isinstance(value, str) else value.decode("utf-8", "replace")
-        return _NUMBER.fullmatch(text.strip()) is not None
-    try:
-        float(value)
-    except OverflowError:
-        pass  # an integer beyond float64
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def _kind(table: Any) -> str:

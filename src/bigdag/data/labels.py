@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.csv as pacsv
 
+from bigdag.data.cells import is_number
 from bigdag.data.content import Choice, Content
-from bigdag.data.convert import is_number
 from bigdag.errors import DataError
 
 __all__ = [

@@ -11,19 +11,15 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from bigdag.data.cells import Categories, best_example, is_number, is_slip, refuse_columns
 from bigdag.data.content import TextColumn
 from bigdag.data.convert import (
-    Categories,
     FloatArray,
     arrow_values,
-    best_example,
     holds_numbers,
-    is_number,
-    is_slip,
     matrix_of,
     names_of,
     pandas_index,
-    refuse_columns,
 )
 from bigdag.data.dataset import Dataset
 from bigdag.data.names import checked_names, default_names

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from bigdag.data import content
+from bigdag.data.cells import NUMBER
 from bigdag.data.content import Choice, Content, TextColumn
-from bigdag.data.convert import NUMBER
 from bigdag.data.labels import MISSING, hold_text, is_header
 from bigdag.data.names import matches
 from bigdag.errors import DataError
