@@ -1,6 +1,6 @@
 """Which variables may become parents of which: lists that hold each pair both ways.
 
-A list is what correlates enough (`screened`), or every variable (`every_pair`); what limits rule
+A list is what correlates (`correlated`), or every variable (`every_pair`); what limits rule
 out is in none (`possible`).
 """
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import erfc
+from scipy.special import erfc, ndtri
 
 from bigdag.engine import screening
 
@@ -25,18 +25,19 @@ __all__ = [
     "EVERY_PAIR_DENSE",
     "MOST_CANDIDATES",
     "asks_for_many",
+    "correlated",
     "every_pair",
     "is_rare",
     "joined",
     "needs_every_pair",
     "possible",
-    "screened",
     "takes_every_pair",
 ]
 
 MOST_CANDIDATES = 512  # of a variable, at the most
 EVERY_PAIR = 2000  # variables up to which every pair becomes candidates
 EVERY_PAIR_DENSE = 5000  # the same where many pairs are correlated
+_STRONGEST = 4  # of a variable: candidates even where they are worth no arc on their own
 _MANY = 0.02  # of all pairs: so many
 _BYTES_OF_A_FIND = 100  # of a pair outside of the lists, while it is weighed
 _DENSE = 0.2  # of all pairs: with more that are correlated, every pair is from the beginning
@@ -72,15 +73,28 @@ def possible(
     return indptr, indices[keep]
 
 
-def screened(
+def correlated(
     gram: Gram, cost: float, limits: Limits | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return each variable's candidates: those whose correlation is worth an arc on its own."""
-    limit = np.sqrt(-np.expm1(-cost / gram.n_samples))
-    some = screening.correlated(
-        gram, limit, MOST_CANDIDATES, None if limits is None else limits.causes
-    )
-    return possible(limits, gram.sd > 0, *some)
+    """Return each variable's correlated ones.
+
+    They are those whose correlation is worth an arc on its own, and of the others the strongest:
+    those that are among a variable's four strongest, and stronger than the fourth strongest of as
+    many variables would be by chance.
+    """
+    among = None if limits is None else limits.causes
+    chance = ndtri(1 - min(0.25, _STRONGEST / 2 / max(1, gram.d))) ** 2
+
+    def above(gain: float, most: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        limit = float(np.sqrt(-np.expm1(-gain / gram.n_samples)))
+        return screening.correlated(gram, limit, most, among)
+
+    worth, more = above(cost, MOST_CANDIDATES), None
+    if chance < cost:
+        indptr, others = above(chance, _STRONGEST)
+        own = np.repeat(np.arange(gram.d), np.diff(indptr))
+        more = np.column_stack([own, others]).astype(np.int64)
+    return possible(limits, gram.sd > 0, *worth, more)
 
 
 def is_rare(gram: Gram, limit: float) -> bool:

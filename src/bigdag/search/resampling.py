@@ -3,7 +3,8 @@
 A bootstrap sample is a count for each row. Its correlations come from the rows that were drawn,
 each times the root of its count, in one product. The candidates are chosen once, on all rows; each
 search begins from an order of its own, drawn at random, and looks outside of the candidates before
-it ends. It makes no round to prove that it has ended: what it misses, the other samples find.
+it ends. It makes no round to prove that it has ended, and its looks are not thorough: what it
+misses, the other samples find.
 
 Random orders tell accidents of the search from what the data say. In dense graphs they also end in
 optima that are far too poor, with many arcs too many. Where the first five samples show that, each
@@ -31,7 +32,7 @@ from bigdag.graph.consensus import Answer
 from bigdag.graph.equivalence import undirected
 from bigdag.search import insertion
 from bigdag.search.bic import most_parents
-from bigdag.search.candidates import every_pair, needs_every_pair, possible, screened
+from bigdag.search.candidates import correlated, every_pair, needs_every_pair, possible
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -100,7 +101,7 @@ def plan(
     search: Callable[[], tuple[sp.csc_array, NDArray[np.int64]]] | None = None,
     limits: Limits | None = None,
 ) -> Plan:
-    """Screen the candidates once, on all rows.
+    """Choose the candidates once, on all rows.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ def plan(
         cancel are not correlated with what they cause: what this graph joins, directly or by a
         common child, are candidates, too.
     """
-    indptr, indices = screened(gram, arc_cost, limits)
+    indptr, indices = correlated(gram, arc_cost, limits)
     weights, start = (None, None) if search is None else search()
     if needs_every_pair(gram.d, len(indices)):
         indptr, indices = every_pair(gram.sd > 0, limits)
@@ -292,7 +293,7 @@ def _searched(
         while not done:
             if stop():
                 return None
-            done, _moved = insertion.descend(problem, state, _LOOKS, True)
+            done, _moved = insertion.descend(problem, state, _LOOKS, False)
         if allowed is None:
             break
         pairs = allowed(insertion.outsiders(problem, state, look, among, 10, 0, len(look)))
