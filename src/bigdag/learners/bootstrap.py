@@ -48,6 +48,8 @@ __all__ = ["BootstrapDAG", "BootstrapState", "EffectInterval"]
 
 _TOGETHER = 0.25  # of the memory left, that resamples side by side may take
 _ALONE = 0.9  # ... that one alone may take
+_HELD = 10_000  # variables whose correlations a resample holds; looks outside of the candidates
+# read all of them, which beyond takes longer than the search, and what they find is little
 
 
 class BootstrapDAG(ResampledModel, BaseEstimator):
@@ -360,7 +362,7 @@ class BootstrapDAG(ResampledModel, BaseEstimator):
         gram = Gram(data, memory_limit=self.memory_limit, n_jobs=self.n_jobs, hold=False)
         try:
             left = gram.left()
-            if workspace > _ALONE * left:
+            if workspace > _ALONE * left or d > _HELD:
                 if data.incomplete is None:  # else there is a matrix of correlations in any case
                     hold, workspace = False, resampling.resample_memory(n, d, False)
                 require_memory(workspace, "One resample", "Use fewer variables", self.memory_limit)
