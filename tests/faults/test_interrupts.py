@@ -50,6 +50,20 @@ SLOW = """
 """
 
 
+@pytest.fixture(autouse=True)
+def usual_signals():
+    """Let signals mean what they usually do, also where the tests' own shell ignores them."""
+    usual = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.fixture
 def slow(tmp_path, monkeypatch):
     """Return a function that starts the slow command and waits until it works."""
