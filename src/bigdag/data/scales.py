@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 
 from bigdag.data.convert import FloatArray, column_blocks
 from bigdag.data.transforms import normal_scores
+from bigdag.resources import n_threads
 
 __all__ = ["Facts", "Scale", "best_scale", "column_facts"]
 
@@ -49,7 +51,6 @@ class Facts(NamedTuple):
         return self.whole & (self.lowest >= 0) & (self.distinct > 2)
 
 
-@np.errstate(over="ignore", invalid="ignore")  # of values that a fit refuses
 def column_facts(X: FloatArray) -> Facts:
     """Look at each column of X (n, d), of which NaN are missing values."""
     n, d = X.shape
@@ -60,40 +61,64 @@ def column_facts(X: FloatArray) -> Facts:
     # So far from the median, in deviations, no value of n·d Gaussian ones is; the quartiles of few
     # rows are inexact.
     limit = np.sqrt(2 * np.log(2 * max(n * d, 2))) * (1 + 4.7 / np.sqrt(max(n, 1)))
-    for part in column_blocks(4 * n, d):  # a quarter of a block, of which there are many copies
-        block = np.sort(X[:, part], axis=0)  # NaN come last
-        m = np.count_nonzero(~np.isnan(block), axis=0)
-        at = np.arange(block.shape[1])
-        last = np.maximum(m - 1, 0)
-        low, middle, high = (
-            block[np.rint(share * last).astype(int), at] for share in (0.25, 0.5, 0.75)
-        )
-        there = np.arange(n)[:, None] < m
-        filled = np.where(there, block, middle)
-        spread = (high - low) / 1.349
-        apart = filled - middle
-        wide = spread > 0
-        reach = np.where(wide, limit * spread, np.inf)
-        out["far"][part] = (np.abs(apart) > reach).sum(axis=0)
-        count = np.maximum(m, 1)
-        mean = np.where(there, block, 0.0).sum(axis=0) / count
-        unit = np.abs(apart).max(axis=0)
-        unit = np.where((unit > 0) & np.isfinite(unit), unit, 1.0)  # no square vanishes
-        squares = (np.where(there, (block - mean) / unit, 0.0) ** 2).sum(axis=0)
-        out["deviation"][part] = unit * np.sqrt(squares / count)
-        near = np.where(there, np.clip(apart, -reach, reach) / unit, 0.0)
-        near -= np.where(there, near.sum(axis=0) / count, 0.0) * there
-        second = (near**2).sum(axis=0) / count
-        third = (near**3).sum(axis=0) / count
-        with np.errstate(divide="ignore", invalid="ignore"):
-            skewness = third / second**1.5
-        out["skewness"][part] = np.where(second > 0, skewness, 0.0)
-        out["there"][part], out["centre"][part], out["spread"][part] = m, middle, spread
-        out["whole"][part] = (filled == np.rint(filled)).all(axis=0)
-        out["distinct"][part] = np.minimum(m, 1) + (np.diff(filled, axis=0) > 0).sum(axis=0)
-        out["lowest"][part] = block[0]
-        out["zeros"][part] = (there & (block == 0)).sum(axis=0) / count
+
+    def look(part: slice) -> None:
+        for name, values in _facts_of(X[:, part], limit).items():
+            out[name][part] = values
+
+    threads = n_threads(None)
+    parts = list(column_blocks(4 * threads * n, d))  # of a block there are many copies
+    if len(parts) <= 1:
+        threads = 1
+    with ThreadPoolExecutor(threads, "bigdag") as pool:
+        list(pool.map(look, parts))
     return Facts(**out)
+
+
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of values that a fit refuses
+def _facts_of(X: FloatArray, limit: float) -> dict[str, npt.NDArray[Any]]:
+    """Return what is known of each column of a part of a table, by the names of `Facts`."""
+    n = len(X)
+    block = np.sort(X, axis=0)  # NaN come last
+    m = np.count_nonzero(~np.isnan(block), axis=0)
+    missing = None if (m == n).all() else np.arange(n)[:, None] >= m
+    last, at = np.maximum(m - 1, 0), np.arange(block.shape[1])
+    low, middle, high = (
+        block[np.rint(share * last).astype(int), at] for share in (0.25, 0.5, 0.75)
+    )
+    count = np.maximum(m, 1)
+
+    def there(values: FloatArray) -> FloatArray:
+        if missing is not None:
+            values[missing] = 0.0
+        return values
+
+    mean = np.nansum(block, axis=0) / count if missing is not None else block.sum(axis=0) / count
+    lowest, zeros = block[0], np.count_nonzero(block == 0, axis=0) / count
+    deviations = there(block - mean)
+    if missing is not None:
+        block = np.where(missing, middle, block)
+    spread = (high - low) / 1.349
+    reach = np.where(spread > 0, limit * spread, np.inf)
+    apart = block - middle
+    size = np.abs(apart)
+    unit = size.max(axis=0, initial=0.0)
+    unit = np.where((unit > 0) & np.isfinite(unit), unit, 1.0)  # no square vanishes
+    deviations /= unit
+    near = there(np.clip(apart, -reach, reach) / unit)
+    near -= near.sum(axis=0) / count
+    near = there(near)
+    squares = near * near
+    second = squares.sum(axis=0) / count
+    third = np.einsum("ij,ij->j", squares, near) / count
+    return {
+        "there": m, "centre": middle, "spread": spread, "lowest": lowest, "zeros": zeros,
+        "far": np.count_nonzero(size > reach, axis=0),
+        "deviation": unit * np.sqrt(np.einsum("ij,ij->j", deviations, deviations) / count),
+        "skewness": np.where(second > 0, third / second**1.5, 0.0),
+        "whole": (block == np.rint(block)).all(axis=0),
+        "distinct": np.minimum(m, 1) + np.count_nonzero(block[1:] > block[:-1], axis=0),
+    }  # fmt: skip
 
 
 class Scale(NamedTuple):
