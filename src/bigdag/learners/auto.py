@@ -236,6 +236,7 @@ class AutoDAG(Learner):
         self._limits = run.limits
         self.assumption_ = "own variances"
         self._cost = arc_cost(gram.n_samples, gram.d, self.gamma, self.penalty_)
+        self._last_kept: tuple[sp.csc_array | None, Any] = (None, None)
         chosen: InsertionSearch | LeastSquaresSearch | None = None
         try:
             starts = [] if run.warm_start is None else [order_of(run.warm_start)]
@@ -261,14 +262,12 @@ class AutoDAG(Learner):
             if chosen is not None:
                 chosen.hand_over()
             if self.assumption_ == "equal variances":
-                needed = None if run.limits is None else run.limits.required
-                kept = significant(
-                    gram, run.best_weights, gamma=self.gamma, factor=self.penalty_, required=needed
-                )
+                kept = self._worth_it(run, run.best_weights, required=True)
                 run.answer_with(refitted(gram, kept), run.best_order)
                 self._loose = sp.csc_array(run.best_weights.shape, dtype=bool)
             else:
                 self._loose = equivalence.reversible(run.best_weights, run.best_order, run.limits)
+            del self._last_kept
 
     def _may_be_equal(self, run: Run) -> bool:
         """Tell whether the columns' own variances differ, as arcs make them do."""
@@ -309,8 +308,7 @@ class AutoDAG(Learner):
         about (k − 1) / 2 / log n, k being the kurtosis of the residuals: 3 if they are Gaussian.
         """
         gram, n = run.gram, run.gram.n_samples
-        kept = significant(gram, weights, gamma=self.gamma, factor=self.penalty_)
-        kept = refitted(gram, kept)
+        kept = refitted(gram, self._worth_it(run, weights))
         live = gram.sd > 0
         if not live.any():
             return 0.0, 1.0
@@ -321,6 +319,19 @@ class AutoDAG(Learner):
             return np.inf, 1.0
         tails = (_kurtosis(run.data.X, kept, live) - 1) / 2
         return _unequal(n, variances), float(np.clip(tails, 1.0, _MOST_TAILED))
+
+    def _worth_it(self, run: Run, weights: sp.csc_array, required: bool = False) -> sp.csc_array:
+        """Return the arcs that are worth their cost; those asked for last are not sought again."""
+        needed = run.limits.required if required and run.limits is not None else None
+        before, kept = self._last_kept
+        if needed is None and before is not None and _same(before, weights):
+            return kept
+        kept = significant(
+            run.gram, weights, gamma=self.gamma, factor=self.penalty_, required=needed
+        )
+        if needed is None:
+            self._last_kept = weights.copy(), kept
+        return kept
 
     # -------------------------------------------------------------- the answer
 
@@ -443,6 +454,12 @@ def _names(given: Any) -> tuple[str, ...]:
         return tuple(given)
     except TypeError:
         raise ParameterError(f"adjust must be names of columns. Got {given!r} instead.") from None
+
+
+def _same(one: sp.csc_array, other: sp.csc_array) -> bool:
+    """Tell whether two matrices have the same entries, stored alike."""
+    parts = (one.indptr, other.indptr), (one.indices, other.indices), (one.data, other.data)
+    return all(np.array_equal(a, b) for a, b in parts)
 
 
 def _kurtosis(
