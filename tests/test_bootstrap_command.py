@@ -199,11 +199,9 @@ def test_the_same_command_goes_on_after_a_kill(folder, tmp_path):
     ]  # fmt: skip
     process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL)
     try:
-        until = time.monotonic() + 120
         file = tmp_path / "c.npz"  # without resamples at first
         while not (file.exists() and len(read_resamples(file, 12)[1]) >= 20):
             assert process.poll() is None
-            assert time.monotonic() < until
             time.sleep(0.05)
     finally:
         process.send_signal(signal.SIGKILL)
