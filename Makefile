@@ -66,8 +66,10 @@ release-check: $(VENV)/.installed-release $(VENV)/.installed-test
 	$(VENV)/bin/twine check --strict dist/*
 	BIGDAG_DIST=dist $(VENV)/bin/python -m pytest tests/test_wheel.py
 
+# Tests start many processes, which begin sooner from compiled modules.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.installed-test
-	$(VENV)/bin/python -m pytest -n 2 --dist loadfile $(ARGS)
+	$(VENV)/bin/python -m pytest -n 2 --no-loadscope-reorder $(ARGS)
 
 # The tests of the page need a browser.
 ifneq ($(wildcard tests/test_report_page.py),)

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import json
-import shutil
-import tempfile
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 
-from bigdag.experiments.report.write import write_report
 from bigdag.experiments.store import Store
 
 METHODS = [
@@ -144,12 +138,3 @@ def everything(n_methods=16, seeds=2):
             for d in (500, 1000, 1500, 2000):
                 add(i, experiment="exp3", n=n, d=d)
     return pairs
-
-
-@cache
-def big_report():
-    """Return the folder with the store and the report of `everything`, made once."""
-    folder = Path(tempfile.mkdtemp(prefix="bigdag-report-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    write_report(fill(folder / "runs.db", everything()), folder / "report")
-    return folder

@@ -23,7 +23,7 @@ from bigdag.experiments.report.conclusions import conclusions
 from bigdag.experiments.report.results import Results
 from bigdag.experiments.report.tables import _list
 from bigdag.experiments.report.write import write_report
-from report_stores import METHODS, big_report, everything, fill, job, record
+from report_stores import METHODS, everything, fill, job, record
 
 VOID = {"source", "meta", "link", "img", "input", "br"}
 
@@ -80,8 +80,8 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def big():
-    return big_report()
+def big(big_report):
+    return big_report
 
 
 def sql(folder, query):

@@ -12,7 +12,7 @@ import pytest
 import browser
 from bigdag.experiments.report.write import write_report
 from browser import CONTRAST, STICKS_OUT, Browser
-from report_stores import METHODS, big_report, fill, job, record
+from report_stores import METHODS, fill, job, record
 
 pytestmark = pytest.mark.skipif(browser.find() is None, reason="needs Chromium or Chrome")
 
@@ -20,8 +20,8 @@ WIDTHS = [400, 1400]
 
 
 @pytest.fixture(scope="module")
-def page():
-    return big_report() / "report" / "index.html"
+def page(big_report):
+    return big_report / "report" / "index.html"
 
 
 @pytest.fixture(scope="module")
@@ -282,7 +282,7 @@ def hostile_pairs():
             texts[i : i + 12]
         )
         # Each of these has pictures of its own, which take time.
-        experiment, preset, units, noise = (HOSTILE[place + i % 2] for place in (0, 2, 4, 6))
+        experiment, preset, units, noise = (HOSTILE[place] for place in (0, 2, 4, 6))
         about = {"name": data, "units": units, "noise": noise, "variance": experiment, "graph": key,
                  "table": file, "truth": file}  # fmt: skip
         if i % 2:

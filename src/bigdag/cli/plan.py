@@ -50,13 +50,13 @@ def plan(
     """
     postpone("scipy.stats")
     from bigdag.cli import display
-    from bigdag.cli.fit import _settings
+    from bigdag.cli.fit_options import parameters_of
     from bigdag.learners.forecast import forecast
     from bigdag.learners.methods import find_method
     from bigdag.resources import memory_budget
 
     chosen = find_method(method)
-    given = _settings(settings or [])
+    given = parameters_of(settings or [])
     given |= {k: v for k, v in {"n_jobs": n_jobs, "memory_limit": memory_limit}.items() if v}
     chosen.build(**given)._check_parameters()
     wishes = wishes_of(

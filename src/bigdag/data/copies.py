@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial import KDTree
 
 from bigdag.data.convert import FloatArray, column_blocks
 
@@ -224,6 +223,8 @@ def near_copies(X: FloatArray) -> list[list[int]]:
     >>> near_copies(np.column_stack([x, y, 3 - 2 * x + 1e-4 * y]))
     [[0, 2]]
     """
+    from scipy.spatial import KDTree
+
     n, d = X.shape
     if n < _FEWEST or d < 2:
         return []
@@ -285,6 +286,8 @@ def _around_gaps(X: FloatArray, columns: npt.NDArray[np.int64]) -> dict[int, set
 
     Columns with equal values in these rows are passed over: many are alike there by chance.
     """
+    from scipy.spatial import KDTree
+
     n = len(X)
     share = np.array([np.count_nonzero(~np.isnan(X[:, j])) / n for j in columns.tolist()])
     whole = float(np.quantile(share, 0.1)) ** (2 * _GAP_ROWS)  # of two columns with many gaps

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import isotonic_regression
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from bigdag.engine.order import rank_of
@@ -73,6 +72,8 @@ def _layers(ends: tuple[NDArray[Any], NDArray[Any]], k: int) -> NDArray[np.float
     """Return the places (k, 2) of variables that list causes first, each with an arc."""
     source, target = ends
     level = np.array(levels(k, list(zip(source.tolist(), target.tolist()))))
+    from scipy.optimize import isotonic_regression
+
     level = np.unique(level, return_inverse=True)[1].reshape(-1)
     counts = np.bincount(level)
     parents = sparse.csr_array((np.ones(len(source)), (target, source)), shape=(k, k))

@@ -221,13 +221,14 @@ class LeastSquaresSearch:
     def _all_costs(self) -> NDArray[np.float64]:
         """Return what each variable costs after every set of others (d, 2**d)."""
         gram, d = self.run.gram, self.run.gram.d
+        members = (np.arange(2**d)[:, None] >> np.arange(d) & 1).astype(bool)
+        chosen, columns = np.nonzero(~members)  # a set, and who may come after it
+        nothing = [np.empty(0, dtype=np.int64)] * len(columns), [np.empty(0)] * len(columns)
+        tol = min(self.learner.tol, 1e-8)
         costs = np.zeros((d, 2**d))
-        for s in range(2**d):
-            members = np.array([bool(s >> u & 1) for u in range(d)])
-            mask = sp.csc_array(np.repeat(members[:, None], d, axis=1).astype(float))
-            costs[:, s] = lasso.solve(
-                gram, self.run.lambda1, mask=mask, tol=min(self.learner.tol, 1e-8)
-            ).objective
+        costs[columns, chosen] = lasso.solve_sets(
+            gram, self.run.lambda1, columns, members[chosen], nothing, tol=tol
+        )[2]
         return costs
 
 
