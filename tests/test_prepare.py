@@ -22,6 +22,7 @@ from bigdag.data.copies import near_copies
 from bigdag.data.prepare import follow
 from bigdag.data.raw import Raw, chosen_names, raw_table
 from bigdag.data.scales import best_scale, column_facts
+from bigdag.data.tables import read_prepared
 from bigdag.data.transforms import effects
 from bigdag.data.wishes import Wishes
 from bigdag.errors import DataError, DataWarning, ParameterError
@@ -570,9 +571,70 @@ def test_a_quantity_as_batch_is_sent_to_adjust():
         bigdag.prepare(pd.DataFrame(X, columns=["a", "b", "age"]), batch="age")
 
 
-def test_a_code_for_missing_values_that_is_no_number_is_refused():
-    for given in ("none", None, np.nan, [1, "x"]):
-        with pytest.raises(ParameterError, match="missing_code must be a number"):
+def coded_table():
+    """A table whose missing values are words, and the same one with missing values."""
+    rng = np.random.default_rng(0)
+    whole = pd.DataFrame(rng.normal(size=(60, 4)).round(3), columns=list("abcd"))
+    coded = whole.astype({"a": str, "b": str, "c": str})
+    for row, column, word in ((0, 0, "n.d."), (3, 1, "?"), (5, 2, " ? ")):
+        coded.iloc[row, column] = word
+        whole.iloc[row, column] = np.nan
+    return coded, whole
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda table, path: table.to_csv(path / "t.csv", index=False),
+        lambda table, path: table.to_csv(path / "t.csv", index=False, header=False),
+        lambda table, path: table.to_csv(path / "t.tsv", index=False, sep="\t"),
+        lambda table, path: table.to_parquet(path / "t.parquet"),
+        lambda table, path: table.to_feather(path / "t.feather"),
+    ],
+    ids=["csv", "no header", "tsv", "parquet", "feather"],
+)
+def test_words_for_missing_values_in_files(write, tmp_path):
+    coded, whole = coded_table()
+    write(coded, tmp_path)
+    (path,) = tmp_path.iterdir()
+    wishes = Wishes(missing="pairwise", missing_code=["?", "n.d."])
+    found = read_prepared(path, wishes)
+    assert "3 values of '?' or 'n.d.' count as missing." in found.notes
+    expected = bigdag.prepare(whole, missing="pairwise")
+    np.testing.assert_allclose(found.data.covariance, expected.data.covariance)
+    with pytest.raises(DataError, match=r"--missing-code"):
+        read_prepared(path, Wishes(missing="pairwise"))
+
+
+@pytest.mark.parametrize(
+    "as_given",
+    [lambda t: t, lambda t: t.astype(dict.fromkeys("abc", object)), pa.Table.from_pandas],
+    ids=["pandas", "objects", "arrow"],
+)
+def test_words_for_missing_values_in_memory(as_given):
+    coded, whole = coded_table()
+    before = coded.copy()
+    found = bigdag.prepare(as_given(coded), missing="pairwise", missing_code=["?", "n.d.", -999])
+    assert "3 values of -999 or '?' or 'n.d.' count as missing." in found.notes
+    expected = bigdag.prepare(whole, missing="pairwise")
+    assert found.data.names == expected.data.names
+    np.testing.assert_allclose(found.data.covariance, expected.data.covariance)
+    assert found.data.about["missing_code"] == ["?", "n.d.", -999]
+    pd.testing.assert_frame_equal(coded, before)
+
+
+def test_words_for_missing_values_make_no_numbers_of_names():
+    """Categories stay names, and so does text that is not all numbers without the words."""
+    coded, _ = coded_table()
+    coded = coded.assign(plate=pd.Categorical(["1", "2", "?"] * 20), site=["x", "?", "y"] * 20)
+    with pytest.raises(DataError, match="'plate'") as caught:
+        bigdag.prepare(coded, missing="drop", missing_code=["?", "n.d."])
+    assert "'site'" in str(caught.value)
+
+
+def test_a_code_for_missing_values_is_a_number_or_a_word():
+    for given in (None, np.nan, "", "nan", [1, None]):
+        with pytest.raises(ParameterError, match="missing_code must be a number or a word"):
             bigdag.prepare(np.ones((5, 2)), missing_code=given)
     table = np.random.default_rng(0).normal(size=(5, 2))
     notes = bigdag.prepare(table, missing_code=np.int64(-999)).notes

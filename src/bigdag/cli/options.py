@@ -168,11 +168,11 @@ Missing = Annotated[
     ),
 ]
 MissingCode = Annotated[
-    list[float] | None,
+    list[str] | None,
     option(
-        metavar="NUMBER",
-        help="A number that stands for missing values, as in --missing-code=-999; may be given "
-        "several times.",
+        metavar="CODE",
+        help="A number or a word that stands for missing values, as in --missing-code=-999 or "
+        "--missing-code='?'; may be given several times.",
         panel=TABLE,
     ),
 ]

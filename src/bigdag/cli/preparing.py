@@ -29,7 +29,7 @@ def wishes_of(
     adjust: list[str] | None,
     batch: str | None,
     duplicates: str | None,
-    missing_code: list[float] | None = None,
+    missing_code: list[str] | None = None,
 ) -> Wishes:
     """Return what the options ask for, or refuse them, before the table is read."""
     from bigdag.data.wishes import Wishes
@@ -44,7 +44,9 @@ def wishes_of(
     except ParameterError as error:
         text = str(error)
         word = text.split(" ", 1)[0]
-        raise ParameterError(f"--{text}" if word in given else text) from None
+        if word in given:
+            text = f"--{text.replace(word, word.replace('_', '-'), 1)}"
+        raise ParameterError(text) from None
 
 
 def _names(texts: list[str] | None) -> tuple[str, ...] | None:

@@ -6,10 +6,13 @@ import datetime
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from bigdag.errors import DataError, few_names
 
@@ -22,6 +25,7 @@ __all__ = [
     "is_number",
     "is_slip",
     "refuse_columns",
+    "without_words",
 ]
 
 _SHOWN = 3  # columns named in a message before "and k more"
@@ -66,7 +70,11 @@ def refuse_columns(
             continue
         shown.append(f"{names[j]!r} (row {row}: {reprlib.repr(value)})")
         if isinstance(value, str) and not any(letter.isalnum() for letter in value):
-            sign = f" If {value!r} means a missing value, write NA or nothing in its place."
+            value = value.strip()
+            sign = (
+                f" If {value!r} means a missing value, write NA or nothing in its place, or name "
+                f"it: missing_code={value!r} of prepare (--missing-code={value!r})."
+            )
         if isinstance(value, _TIMES):
             times = times or f" Column {names[j]!r} holds dates or times; make them numbers first."
         elif not reason and not isinstance(value, str | bytes):
@@ -110,7 +118,7 @@ def cell_advice(value: Any) -> str:
         return "Write numbers with a decimal point, as in 1.5, and without other commas."
     return (
         "Correct such a cell; where it stands for a missing value, write NA or nothing in its "
-        "place, or a number that missing_code (--missing-code) names."
+        f"place, or name it: missing_code={text!r} of prepare (--missing-code={text!r})."
     )
 
 
@@ -158,6 +166,28 @@ def best_example(values: Iterable[Any]) -> tuple[int, Any]:
         if merit == 4 or (best >= 2 and row >= _EXAMPLES):
             break
     return place, shown
+
+
+def without_words(column: pa.ChunkedArray, words: Sequence[str]) -> tuple[pa.ChunkedArray, int]:
+    """Return text whose cells with words for missing values are empty, and how many these were.
+
+    It becomes numbers, where there were such words and nothing else keeps it from it.
+
+    Examples
+    --------
+    >>> column, count = without_words(pa.chunked_array([["1.5", "?", "2"]]), ["?"])
+    >>> column.to_pylist(), count
+    ([1.5, None, 2.0], 1)
+    """
+    cells = pc.utf8_trim_whitespace(column)
+    here = pc.is_in(cells, value_set=pa.array(words, column.type))
+    count = pc.sum(here).as_py() or 0
+    if not count:
+        return column, 0
+    left = pc.if_else(here, pa.scalar(None, column.type), cells)
+    with suppress(pa.ArrowInvalid):
+        left = left.cast(pa.float64())
+    return left, count
 
 
 def is_number(value: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bigdag.data import content
-from bigdag.data.cells import Categories, best_example
+from bigdag.data.cells import Categories, best_example, without_words
 from bigdag.data.content import Choice, Content, TextColumn
 from bigdag.data.convert import (
     FloatArray,
@@ -167,11 +167,13 @@ def read_columns(
     row_labels: Choice = "auto",
     wanted: Collection[str] = (),
     copies: int = 1,
+    words: Sequence[str] = (),
 ) -> Content:
     """Read the columns of numbers, or their rows where they do not fit so many times into memory.
 
     The index of a pandas frame is no data, unless it is said. Of columns whose names match those
-    `wanted` the values are kept, if they are no numbers.
+    `wanted` the values are kept, if they are no numbers. Cells of text that hold one of the `words`
+    are missing.
     """
     all_names, types, n = file.names, file.schema.types, file.n_rows
     if n < 0:
@@ -218,6 +220,17 @@ def read_columns(
     block = 6 * 8 * min(n, file.batch) * min(step, d) + file.column_bytes * d
     content.require_table(n, d, block, memory_limit)
     X = content.new_matrix(n, d)
+    decoded = 0
+    for k in list(others) if words else []:
+        kind = types[kept[k]]
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            continue
+        cells = pa.chunked_array([batch.column(0) for batch in file.blocks([kept[k]])], kind)
+        left, count = without_words(cells, words)
+        decoded += count
+        if left.type == pa.float64():
+            X[:, k] = left.to_numpy()
+            others.remove(k)
     text = {k: TextColumn(_example(file, kept[k])) for k in others}
     for k in others:
         if matches(all_names[kept[k]], wanted):
@@ -234,7 +247,9 @@ def read_columns(
             row = stop
         if row != n:
             raise _too_few(n, row)
-    return Content(X, names, kept, bool(d), text, notes, labels=labels, labels_inside=inside)
+    return Content(
+        X, names, kept, bool(d), text, notes, labels=labels, labels_inside=inside, decoded=decoded
+    )
 
 
 def _index_notes(levels: list[str], row_labels: Choice) -> list[str]:

@@ -44,6 +44,7 @@ class Content(NamedTuple):
     lines: bool = False  # whether it is a text file
     labels: list[str] | None = None  # of the rows, as text, where a covariance matrix may have them
     labels_inside: bool = True  # whether they are the first column; else an index beside the table
+    decoded: int = 0  # cells that were words for missing values, by wish
     rows: Rows | None = None  # what does not fit into the memory; X then has no rows
 
     def without(self, columns: list[int]) -> Content:

@@ -98,7 +98,7 @@ def prepare(
     adjust: Sequence[str] = (),
     batch: str | None = None,
     duplicates: str = "keep",
-    missing_code: float | Sequence[float] = (),
+    missing_code: float | str | Sequence[float | str] = (),
     memory_limit: float | str | None = None,
 ) -> Prepared:
     r"""Make of a table what learners take, and say what was done.
@@ -132,8 +132,9 @@ def prepare(
     duplicates : {"keep", "group", "error"}, default="keep"
         "group": of columns that are nearly the same (a correlation of 0.9999 or more, in size)
         one is kept, which stands for all. "error": they are refused.
-    missing_code : float or sequence of float
-        Numbers that stand for missing values wherever they are, such as -999.
+    missing_code : float, str or sequence of these
+        Numbers and words that stand for missing values wherever they are, such as -999 or "?".
+        Empty cells, NA, NaN, null, None and the like are missing in any case.
     memory_limit : float or str, optional
         What the whole process may hold, in bytes or as in "4GB".
 
@@ -177,7 +178,7 @@ def prepare(
     if isinstance(table, Dataset):
         return prepare_dataset(table, wishes, memory_limit)
     try:
-        raw = raw_table(table, memory_limit)
+        raw = raw_table(table, memory_limit, wishes.words)
     except MemoryLimitError:  # its moments may fit
         return prepare_dataset(as_dataset(table, memory_limit=memory_limit), wishes, memory_limit)
     return follow(raw, wishes, memory_limit)
@@ -224,7 +225,7 @@ def follow(
     notes: list[str] = []
     n_rows, columns = len(raw.X), raw.all_names
     if wishes.missing_code:
-        notes.append(_decoded(raw, wishes.missing_code))
+        notes.append(_decoded(raw, wishes))
     effects = adjusting_names(
         raw, wishes.adjust, wishes.batch, "adjust (--adjust)", "batch (--batch)"
     )
@@ -266,10 +267,10 @@ def follow(
     )  # fmt: skip
 
 
-def _decoded(raw: Raw, codes: Sequence[float]) -> str:
-    """Make codes missing values, in place, and say how many there were."""
-    count = gaps.codes_to_missing(raw.X, codes)
-    shown = " or ".join(f"{code:g}" for code in codes)
+def _decoded(raw: Raw, wishes: Wishes) -> str:
+    """Make codes missing values, in place, and say how many there were; words are gone already."""
+    count = raw.decoded + (gaps.codes_to_missing(raw.X, wishes.numbers) if wishes.numbers else 0)
+    shown = " or ".join([*(f"{code:g}" for code in wishes.numbers), *map(repr, wishes.words)])
     if not count:
         return f"No value is {shown}, which was to count as missing (missing_code)."
     return f"{count:,} value{'s' * (count > 1)} of {shown} count{'s' * (count == 1)} as missing."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -11,7 +12,14 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from bigdag.data.cells import Categories, best_example, is_number, is_slip, refuse_columns
+from bigdag.data.cells import (
+    Categories,
+    best_example,
+    is_number,
+    is_slip,
+    refuse_columns,
+    without_words,
+)
 from bigdag.data.content import TextColumn
 from bigdag.data.convert import (
     FloatArray,
@@ -39,6 +47,7 @@ class Raw(NamedTuple):
     text: dict[str, TextColumn]  # the columns that hold no numbers
     first_in_file: str | None = None  # the column that an option of the reader leaves out
     tell_counts: bool = True  # whether columns that count the rows are to be told
+    decoded: int = 0  # cells that were words for missing values
 
     @property
     def all_names(self) -> tuple[str, ...]:
@@ -80,8 +89,12 @@ class Raw(NamedTuple):
             ) from None
 
 
-def raw_table(table: Any, memory_limit: float | str | None = None) -> Raw:
+def raw_table(
+    table: Any, memory_limit: float | str | None = None, words: Sequence[str] = ()
+) -> Raw:
     """Copy a table of anything that `as_dataset` takes; columns of text are set apart.
+
+    Cells of text that hold one of the `words` are missing.
 
     Examples
     --------
@@ -96,14 +109,16 @@ def raw_table(table: Any, memory_limit: float | str | None = None) -> Raw:
     if isinstance(table, np.ndarray) and table.dtype.kind in "OUS" and table.ndim == 2:
         table = pd.DataFrame(table)
     if isinstance(table, pd.DataFrame):
-        return _of_pandas(table, memory_limit)
+        table, decoded = _decoded_pandas(table, words)
+        return _of_pandas(table, memory_limit)._replace(decoded=decoded)
     if hasattr(table, "__arrow_c_stream__") and not isinstance(table, pd.Series):
         try:
             arrow = table if isinstance(table, pa.Table) else pa.table(table)
         except (TypeError, pa.ArrowInvalid):
             pass  # matrix_of refuses it
         else:
-            return _of_arrow(arrow, memory_limit)
+            arrow, decoded = _decoded_arrow(arrow, words)
+            return _of_arrow(arrow, memory_limit)._replace(decoded=decoded)
     return _numbers(*matrix_of(table, memory_limit))
 
 
@@ -141,6 +156,39 @@ def _of_pandas(frame: pd.DataFrame, memory_limit: float | str | None) -> Raw:
     X, _ = matrix_of(frame.iloc[:, kept], memory_limit)
     apart = {names[j]: column for j, column in text.items()}
     return _numbers(X, tuple(names[j] for j in kept), apart)._replace(named=found is not None)
+
+
+def _decoded_pandas(frame: pd.DataFrame, words: Sequence[str]) -> tuple[pd.DataFrame, int]:
+    """Return a frame whose text lacks words for missing values, and how many there were."""
+    total = 0
+    for j, dtype in enumerate(frame.dtypes if words else ()):
+        if pd.api.types.is_numeric_dtype(dtype):
+            continue
+        column = frame.iloc[:, j]
+        here = np.array([isinstance(cell, str) and cell.strip() in words for cell in column])
+        if not here.any():
+            continue
+        total += int(here.sum())
+        left = column.mask(here)
+        if not isinstance(dtype, pd.CategoricalDtype):  # categories are names, also of numbers
+            with suppress(TypeError, ValueError):
+                left = pd.to_numeric(left)
+        frame = frame.copy(deep=False)
+        frame.isetitem(j, left.array)
+    return frame, total
+
+
+def _decoded_arrow(table: pa.Table, words: Sequence[str]) -> tuple[pa.Table, int]:
+    """Return an Arrow table whose text lacks words for missing values, and how many there were."""
+    total = 0
+    for j, field in enumerate(table.schema if words else ()):
+        if not (pa.types.is_string(field.type) or pa.types.is_large_string(field.type)):
+            continue
+        left, count = without_words(table.column(j), words)
+        if count:
+            total += count
+            table = table.set_column(j, field.name, left)
+    return table, total
 
 
 def _counted(values: npt.NDArray[np.object_]) -> tuple[int, int]:

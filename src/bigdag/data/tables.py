@@ -12,7 +12,7 @@ import csv
 import errno
 import warnings
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -178,7 +178,7 @@ def read_prepared(
     with _reading(path, header, row_labels) as source:
         file = _load(
             source, header, memory_limit, row_labels=row_labels, wanted=wishes.of_text,
-            layer=layer, copies=copies,
+            layer=layer, copies=copies, words=wishes.words,
         )  # fmt: skip
         file = _told(path, file, row_labels)
         if file.rows is None:
@@ -205,7 +205,7 @@ def _raw(file: Content, row_labels: Choice) -> Raw:
     text = {names[j]: column for j, column in file.text.items()}
     numbers = tuple(name for name in names if name not in text)
     X = file.without(sorted(file.text)).X if text else file.X
-    return Raw(X, numbers, named, text, first, row_labels is not False)
+    return Raw(X, numbers, named, text, first, row_labels is not False, file.decoded)
 
 
 def read_covariance(
@@ -330,6 +330,7 @@ def _load(
     wanted: Collection[str] = (),
     layer: str | None = None,
     copies: int = 1,
+    words: Sequence[str] = (),
 ) -> Content:
     """Read a file by its suffix; for a covariance matrix also the labels of its rows."""
     suffix = path.suffix.lower()
@@ -338,11 +339,10 @@ def _load(
     inner = path.with_suffix("").suffix.lower() if suffix == ".gz" else suffix
     if inner in _TEXT:
         text = TextFile(path, memory_limit)
-        return read_text(text, _TEXT[inner], header, covariance, row_labels, wanted)
-    if suffix in (".parquet", ".pq"):
-        return read_columns(Parquet(path), memory_limit, covariance, row_labels, wanted, copies)
-    if suffix in (".feather", ".arrow"):
-        return read_columns(ArrowFile(path), memory_limit, covariance, row_labels, wanted, copies)
+        return read_text(text, _TEXT[inner], header, covariance, row_labels, wanted, words)
+    if suffix in (".parquet", ".pq", ".feather", ".arrow"):
+        columns = Parquet(path) if suffix in (".parquet", ".pq") else ArrowFile(path)
+        return read_columns(columns, memory_limit, covariance, row_labels, wanted, copies, words)
     if suffix == ".npy":
         return read_npy(path, memory_limit, 0 if covariance else copies)
     if suffix == ".h5ad":

@@ -30,6 +30,7 @@ __all__ = ["TextFile", "read_text"]
 _LONGEST_LINE = 2**30  # bytes
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?', re.I)  # tells Excel the separator
 _COMMA = re.compile(r"[+-]?\d+,\d+(e[+-]?\d+)?", re.I)
+_SPACES = " \t\u00a0"  # around a cell
 _SAMPLE = 50  # lines that a header is compared with
 
 
@@ -160,10 +161,12 @@ def read_text(
     covariance: bool,
     row_labels: Choice = "auto",
     wanted: Collection[str] = (),
+    words: Collection[str] = (),
 ) -> Content:
     """Read a table of numbers, and find out what text is in it.
 
-    Of columns whose names match those `wanted` the text is kept, if it is text.
+    Of columns whose names match those `wanted` the text is kept, if it is text. Cells that hold one
+    of the `words` are missing.
     """
     lines = file.first_lines()
     told = _SEPARATOR_LINE.fullmatch(lines[0].text.strip(" ")) if lines else None
@@ -176,7 +179,7 @@ def read_text(
         if told
         else _separator(first.text, lines[1].text if len(lines) > 1 else "", separators)
     )
-    rows = [_cells(line.text, separator) for line in lines]
+    rows = _without_words([_cells(line.text, separator) for line in lines], words)
     _refuse_decimal_commas(rows)
     cells = rows[0]
     short = header is not False and _is_short(cells, rows[1:])
@@ -217,14 +220,15 @@ def read_text(
         )
     names = cells if header else [""] * d
     kept = [j for j, name in enumerate(names) if matches(name or f"x{j}", wanted)]
-    rows_of_text = _Rows(file, separator, d, length, covariance, kept)
+    rows_of_text = _Rows(file, separator, d, length, covariance, kept, words)
     X = rows_of_text.read(
         content.new_matrix(n - bool(header), d), first.stop if header else first.start, size
     )
     labels = rows_of_text.first if covariance else None
     return Content(
-        X, names, list(range(d)), bool(header), rows_of_text.text, notes, lines=True, labels=labels
-    )
+        X, names, list(range(d)), bool(header), rows_of_text.text, notes, lines=True, labels=labels,
+        decoded=rows_of_text.decoded,
+    )  # fmt: skip
 
 
 def _cells(line: str, separator: str) -> list[str]:
@@ -233,6 +237,14 @@ def _cells(line: str, separator: str) -> list[str]:
     # A mark within a cell quotes no line break, so that this may be more than one row.
     rows = csv.reader(io.StringIO(line, newline=""), delimiter=separator)
     return [cell.strip() for cell in next(rows)]
+
+
+def _without_words(rows: list[list[str]], words: Collection[str]) -> list[list[str]]:
+    """Return lines in which words for missing values are empty; a line of names stays as it is."""
+    if not words:
+        return rows
+    plain = [["" if cell in words else cell for cell in row] for row in rows]
+    return [rows[0] if hold_text(plain[0]) else plain[0], *plain[1:]]
 
 
 def _is_short(cells: list[str], rows: list[list[str]]) -> bool:
@@ -304,11 +316,15 @@ class _Rows:
         length: int,
         keep_first: bool,
         kept: Iterable[int] = (),
+        words: Collection[str] = (),
     ) -> None:
         self.file, self.separator, self.d = file, separator, d
         self.block_size = max(2**20, 64 * length)  # what a thread of Arrow works on
         self.names = [str(j) for j in range(d)]
         self.keep_first = keep_first
+        self.words = pa.array(sorted(words), pa.string())
+        self.missing = pa.array([*MISSING, *words])
+        self.decoded = 0  # cells that hold one of the words
         self.first: list[str] = []  # the cells of the first column, where they are kept
         self.cells: dict[int, list[Any]] = {j: [] for j in kept}  # of columns whose text is kept
         self.text: dict[int, TextColumn] = {}
@@ -377,19 +393,21 @@ class _Rows:
         if self.keep_first:
             self.first += [(cell or "").strip() for cell in table.column(0).to_pylist()]
         for j, cells in self.cells.items():
-            cells += _without_missing(table.column(j)).to_pylist()
+            cells += _without_missing(table.column(j), self.missing).to_pylist()
         for j in range(self.d):
             column = table.column(j)
             if column.type == pa.float64():
                 X[rows, j] = column.to_numpy()
                 continue
-            numbers = _parse_column(column) if j not in self.text else _without_missing(column)
+            text = _without_missing(column, self.missing)
+            self.decoded += self._count_words(column)
+            numbers = _parse_column(text) if j not in self.text else text
             if numbers.type == pa.float64():
                 X[rows, j] = numbers.to_numpy()
             elif numbers.type == pa.bool_():
                 X[rows, j] = numbers.cast(pa.float64()).to_numpy()
                 if j not in self.truths:
-                    at, value = _example_of_text(_without_missing(column))
+                    at, value = _example_of_text(text)
                     self.truths[j] = (row + at, value, 0)
                 at, value, count = self.truths[j]
                 present = len(numbers) - numbers.null_count
@@ -397,6 +415,13 @@ class _Rows:
             else:
                 self._note_text(j, numbers, row)
         return int(table.num_rows)
+
+    def _count_words(self, column: pa.ChunkedArray) -> int:
+        """Return how many cells hold one of the words for missing values."""
+        if not len(self.words):
+            return 0
+        cells = pc.utf8_trim(column, _SPACES)
+        return pc.sum(pc.is_in(cells, value_set=self.words)).as_py() or 0
 
     def _parse(self, block: pa.Buffer, texts: set[int], line: int = 0) -> pa.Table | None:
         """Parse a block; where that fails, return None, or raise if it starts at a given line."""
@@ -510,9 +535,8 @@ def _single_spaces(block: pa.Buffer) -> pa.Buffer:
     return own
 
 
-def _parse_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _parse_column(text: pa.ChunkedArray) -> pa.ChunkedArray:
     """Turn a column of text into numbers or truth values; return its text where that fails."""
-    text = _without_missing(column)
     truth = pc.is_in(pc.utf8_lower(text), value_set=pa.array(["true", "false"]))
     if pc.all(pc.or_(truth, pc.is_null(text))).as_py() and pc.any(truth).as_py():
         return pc.equal(pc.utf8_lower(text), "true")
@@ -537,11 +561,10 @@ def _example_of_text(text: pa.ChunkedArray) -> tuple[int, str | None]:
     return 1, None
 
 
-def _without_missing(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _without_missing(column: pa.ChunkedArray, missing: pa.Array) -> pa.ChunkedArray:
     """Return a column of text, without spaces around it and without words for missing values."""
-    text = pc.utf8_trim(column, " \t\u00a0")
-    missing = pc.is_in(text, value_set=pa.array(MISSING))
-    return pc.if_else(missing, pa.scalar(None, pa.string()), text)
+    text = pc.utf8_trim(column, _SPACES)
+    return pc.if_else(pc.is_in(text, value_set=missing), pa.scalar(None, pa.string()), text)
 
 
 def _row_starts(text: npt.NDArray[np.uint8], newline: int, quoted: bool) -> npt.NDArray[np.int64]:

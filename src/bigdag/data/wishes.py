@@ -36,7 +36,7 @@ class Wishes:
     adjust: Sequence[str] = ()
     batch: str | None = None
     duplicates: str = "keep"
-    missing_code: Sequence[float] = ()
+    missing_code: Sequence[float | str] = ()
 
     def __post_init__(self) -> None:
         for name, allowed in (
@@ -75,20 +75,41 @@ class Wishes:
         return self == Wishes()
 
     @property
+    def numbers(self) -> tuple[float, ...]:
+        """The numbers that stand for missing values."""
+        return tuple(code for code in self.missing_code if not isinstance(code, str))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words that stand for missing values."""
+        return tuple(code for code in self.missing_code if isinstance(code, str))
+
+    @property
     def of_text(self) -> tuple[str, ...]:
         """The patterns of columns whose text is needed."""
         return (*self.adjust, *([self.batch] if self.batch else []))
 
 
-def missing_codes(given: Any) -> tuple[float, ...]:
-    """Return numbers that stand for missing values, or refuse what is none."""
-    try:
-        listed: Any = [given] if np.isscalar(given) else given
-        values = tuple(float(value) for value in listed)
-    except (TypeError, ValueError):
-        values = (np.nan,)
-    if np.isnan(values).any():
+def missing_codes(given: Any) -> tuple[float | str, ...]:
+    """Return the numbers and words that stand for missing values, or refuse what is neither.
+
+    Examples
+    --------
+    >>> missing_codes(["-999", "?"])
+    (-999.0, '?')
+    """
+    listed: Any = (
+        [given] if isinstance(given, str) or np.isscalar(given) or given is None else given
+    )
+    codes: list[float | str] = []
+    for code in listed:
+        try:
+            codes.append(float(code))
+        except (TypeError, ValueError):
+            codes.append(code.strip() if isinstance(code, str) else "")
+    if any(not code if isinstance(code, str) else np.isnan(code) for code in codes):
         raise ParameterError(
-            f"missing_code must be a number, or several, such as -999. Got {given!r} instead."
+            "missing_code must be a number or a word, or several, such as -999 or '?'. "
+            f"Got {given!r} instead."
         )
-    return values
+    return tuple(codes)
