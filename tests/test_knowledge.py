@@ -684,6 +684,16 @@ def test_directed_arcs_are_those_of_all_dags_that_keep_it(case, seed):
     assert np.array_equal(found, turned)
 
 
+def test_two_causes_of_two_effects_do_not_direct_the_arc_between_the_effects():
+    """Meek's third rule asks for undirected arcs from the tail: here they run into it."""
+    arcs = np.zeros((6, 6))
+    arcs[:2, 2:4] = arcs[2, 3] = arcs[4, 5] = 1.0
+    known = Knowledge(required_edges=[("x4", "x5")])  # so that the rules are asked at all
+    limits = known.match([f"x{j}" for j in range(6)])
+    found = reversible(sp.csc_array(arcs), np.arange(6), limits).toarray()
+    assert np.argwhere(found).tolist() == [[2, 3]]
+
+
 def _equivalent(arcs):
     """Return every DAG with the same skeleton and the same colliders."""
     d, skeleton = len(arcs), arcs | arcs.T

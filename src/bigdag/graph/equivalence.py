@@ -120,12 +120,12 @@ def _closed_by_meek(
         middle = into[b] & near[a]
         if any(a in into[c] for c in middle):  # a → c → b
             return True
-        for c in middle:  # a — c → b, and d → b or d → c with a — d
-            if any(e not in near[c] and e != c for e in middle):
-                return True
-            if any(e not in near[b] and e != b for e in into[c] & near[a]):
-                return True
-        return False
+        between = middle - into[a]
+        if any(e not in near[c] and e != c for c in between for e in between):
+            return True  # a — c → b and a — e → b, c and e apart
+        return any(  # a — e → c → b, e and b apart
+            e not in near[b] and e != b for c in middle for e in into[c] & near[a]
+        )
 
     still = loose.copy()
     sequence = np.lexsort((rank[j], rank[i]))
