@@ -1,10 +1,14 @@
 """Compiled functions: each is compiled once, so that a first answer takes seconds."""
 
+import ast
+import inspect
+import sys
+
 import numpy as np
 import pytest
 
 from bigdag import GD, OrderSearch, ProxiMAS, SortRegress, simulate
-from bigdag.compiled import KERNELS
+from bigdag.compiled import KERNELS, kernel
 from bigdag.data.dataset import as_dataset
 from bigdag.engine import lasso
 from bigdag.engine.gram import Gram
@@ -45,6 +49,41 @@ def test_every_kernel_is_compiled_once():
         fresh = [s for s in one.signatures if s not in before.get(name, set())]
         if name not in SEVERAL:
             assert len(fresh) <= 1, (name, fresh)
+
+
+def test_no_kernel_gives_a_constant_to_another():
+    """Numba compiles a function once more for each constant that it is called with.
+
+    The test above does not see it where the caller was compiled before and is on the disk.
+    """
+    functions = {one.py_func.__name__: one for one in KERNELS}
+    calls = [
+        (function.name, ast.unparse(call))
+        for module in {one.py_func.__module__ for one in KERNELS}
+        for function in ast.parse(inspect.getsource(sys.modules[module])).body
+        if isinstance(function, ast.FunctionDef) and function.name in functions
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+        if call.func.id in functions and functions[call.func.id].targetoptions.get("inline") is None
+        if any(isinstance(one, ast.Constant) for one in call.args)
+    ]
+    assert calls == []
+
+
+def test_a_kernel_inside_of_others_also_answers_python():
+    """Without an entrance of its own a call from Python would end the process."""
+
+    @kernel(inside=True)
+    def twice(x):
+        return 2 * x
+
+    @kernel
+    def four_times(x):
+        return twice(twice(x))
+
+    assert four_times(3) == 12
+    assert twice(1.5) == 3.0
+    assert twice(np.arange(3)).tolist() == [0, 2, 4]
 
 
 @pytest.mark.parametrize("seed", range(20))

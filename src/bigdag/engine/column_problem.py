@@ -81,7 +81,7 @@ class Workspace(NamedTuple):
 # ------------------------------------------------------------------ the certificate
 
 
-@kernel
+@kernel(inside=True)
 def new_workspace(d):  # type: ignore[no-untyped-def]
     """Return room to look for violators among d variables."""
     return Workspace(np.zeros(d, dtype=np.bool_), np.empty(d, dtype=np.int64), np.empty(d))
@@ -93,7 +93,7 @@ def _l1_penalty(root, i, j):  # type: ignore[no-untyped-def]
     return max(root[i] * root[j], _LEAST_PENALTY)
 
 
-@kernel(fastmath=True, _nrt=False)
+@kernel(inside=True, fastmath=True, _nrt=False)
 def _worst(left, allowed, root, own):  # type: ignore[no-untyped-def]
     """Return the largest correlation with the residual in units of its penalty."""
     worst = 0.0
@@ -104,7 +104,7 @@ def _worst(left, allowed, root, own):  # type: ignore[no-untyped-def]
     return worst
 
 
-@kernel(_nrt=False)
+@kernel(inside=True, _nrt=False)
 def _certify_column(left, C_row, allowed, root, j, members, b):  # type: ignore[no-untyped-def]
     """Return objective and duality gap of a column.
 
@@ -125,7 +125,7 @@ def _certify_column(left, C_row, allowed, root, j, members, b):  # type: ignore[
     return objective, gap
 
 
-@kernel
+@kernel(inside=True)
 def violators(left, allowed, root, j, members, most, workspace):  # type: ignore[no-untyped-def]
     """Find the variables to add to the members of column j: those furthest above their penalty.
 
@@ -267,7 +267,7 @@ def solve_held(C, columns, start, tol, first, last):  # type: ignore[no-untyped-
     return objective, gap, found, flat[: found[k]].copy(), flat_b[: found[k]].copy()
 
 
-@kernel(fastmath=True, _nrt=False)
+@kernel(inside=True, fastmath=True, _nrt=False)
 def _subtract_rows(left, C, members, values, m):  # type: ignore[no-untyped-def]
     """Subtract the first m values times rows of C, in place; several rows in one pass over left."""
     d = len(left)
@@ -360,7 +360,7 @@ def solve_few(source, held, root, names, start, tol, first, last):  # type: igno
     return objective, gap
 
 
-@kernel
+@kernel(inside=True)
 def _products(Z, members):  # type: ignore[no-untyped-def]
     """Return the inner products of the members' rows."""
     rows = np.empty((len(members), Z.shape[1]))

@@ -20,7 +20,7 @@ _BEYOND = 2.0  # of the way: behind the goal, where no kink matters
 _SWEEPS = 5  # over the support, between two sweeps over the whole working set
 
 
-@kernel
+@kernel(inside=True)
 def descend(Q, c, p, b, tol):  # type: ignore[no-untyped-def]
     """Minimise 1/2 bᵀQb - cᵀb + Σ p|b| to a relative gap, in place in b; Q has a unit diagonal."""
     m = len(c)
@@ -47,7 +47,7 @@ def descend(Q, c, p, b, tol):  # type: ignore[no-untyped-def]
         last = gap
 
 
-@kernel(_nrt=False)
+@kernel(inside=True, _nrt=False)
 def _nonzero(b, support):  # type: ignore[no-untyped-def]
     """Write the places of the coefficients that are not zero into support; return their number."""
     size = 0
@@ -58,7 +58,7 @@ def _nonzero(b, support):  # type: ignore[no-untyped-def]
     return size
 
 
-@kernel(_nrt=False)
+@kernel(inside=True, _nrt=False)
 def _update(Q, p, b, g, s):  # type: ignore[no-untyped-def]
     """Minimise over coordinate s, in place in b and g."""
     old = b[s]
@@ -76,7 +76,7 @@ def _update(Q, p, b, g, s):  # type: ignore[no-untyped-def]
         b[s] = new
 
 
-@kernel(_nrt=False)
+@kernel(inside=True, _nrt=False)
 def subtract(Q, c, b, g):  # type: ignore[no-untyped-def]
     """Write the gradient c - Q b into g."""
     for t in range(len(c)):
@@ -87,7 +87,7 @@ def subtract(Q, c, b, g):  # type: ignore[no-untyped-def]
                 g[t] -= b[s] * Q[s, t]
 
 
-@kernel(_nrt=False)
+@kernel(inside=True, _nrt=False)
 def weigh(c, p, b, g):  # type: ignore[no-untyped-def]
     """Return the objective and the dual bound, inside the working set; g is the gradient."""
     explained, fitted, penalty, limit = 0.0, 0.0, 0.0, np.inf
@@ -101,7 +101,7 @@ def weigh(c, p, b, g):  # type: ignore[no-untyped-def]
     return 0.5 * square + penalty, dual_bound(1.0 - explained, square, limit)
 
 
-@kernel(fastmath=True)
+@kernel(inside=True, fastmath=True)
 def _newton(Q, c, p, b, g, support, size):  # type: ignore[no-untyped-def]
     """Go towards the minimum for the present signs, as far as it pays, in place in b and g.
 
@@ -122,7 +122,7 @@ def _newton(Q, c, p, b, g, support, size):  # type: ignore[no-untyped-def]
             break
 
 
-@kernel(fastmath=True, _nrt=False)
+@kernel(inside=True, fastmath=True, _nrt=False)
 def _go(Q, c, b, g, support, goal, size, share):  # type: ignore[no-untyped-def]
     """Go a share of the way to the goal, in place in b, g and support; return the new size."""
     kept = 0
@@ -145,7 +145,7 @@ def _go(Q, c, b, g, support, goal, size, share):  # type: ignore[no-untyped-def]
     return kept
 
 
-@kernel(fastmath=True, _nrt=False)
+@kernel(inside=True, fastmath=True, _nrt=False)
 def _cholesky(Q, support, size, L):  # type: ignore[no-untyped-def]
     """Write the lower factor of Q on the support into L; False where it is not definite."""
     for i in range(size):
@@ -164,7 +164,7 @@ def _cholesky(Q, support, size, L):  # type: ignore[no-untyped-def]
     return True
 
 
-@kernel(fastmath=True, _nrt=False)
+@kernel(inside=True, fastmath=True, _nrt=False)
 def _back_solve(L, x, size):  # type: ignore[no-untyped-def]
     """Solve L Lᵀ y = x, in place in x."""
     for i in range(size):
@@ -178,7 +178,7 @@ def _back_solve(L, x, size):  # type: ignore[no-untyped-def]
             x[k] -= L[i, k] * x[i]
 
 
-@kernel(fastmath=True, _nrt=False)
+@kernel(inside=True, fastmath=True, _nrt=False)
 def _line_search(Q, p, b, g, support, goal, kinks, size):  # type: ignore[no-untyped-def]
     """Return the share of the way from b to goal, on the support, where the objective is least.
 
@@ -211,7 +211,7 @@ def _line_search(Q, p, b, g, support, goal, kinks, size):  # type: ignore[no-unt
         i = _least(kinks, size)
 
 
-@kernel(_nrt=False)
+@kernel(inside=True, _nrt=False)
 def _least(values, size):  # type: ignore[no-untyped-def]
     """Return the place of the least of the first values."""
     least = 0

@@ -272,7 +272,7 @@ def _above(tile, limits, ends, begin):  # type: ignore[no-untyped-def]
     return row[:total].copy(), column[:total].copy()
 
 
-@kernel
+@kernel(inside=True)
 def _wider(entries):  # type: ignore[no-untyped-def]
     out = np.empty(2 * len(entries), dtype=entries.dtype)
     for i in range(len(entries)):

@@ -361,7 +361,7 @@ def _check_memory(n: int, d: int, hold: bool, workspace: int, held: int, limit: 
     )
 
 
-@kernel(fastmath=True, _nrt=False)
+@kernel(inside=True, fastmath=True, _nrt=False)
 def correlation(source, held, i, j):  # type: ignore[no-untyped-def]
     """Return one correlation from the source of a Gram."""
     if held:

@@ -9,7 +9,7 @@ from bigdag.compiled import kernel
 __all__ = ["pop", "sift"]
 
 
-@kernel(_nrt=False)
+@kernel(inside=True, _nrt=False)
 def sift(heap, place, key, at, size):  # type: ignore[no-untyped-def]
     """Restore the heap at one place, in place: up if it can rise, else down."""
     v = heap[at]
@@ -42,7 +42,7 @@ def sift(heap, place, key, at, size):  # type: ignore[no-untyped-def]
     place[v] = at
 
 
-@kernel(_nrt=False)
+@kernel(inside=True, _nrt=False)
 def pop(heap, place, key, size):  # type: ignore[no-untyped-def]
     """Take the first variable out of the heap, in place; its place becomes -1."""
     v = heap[0]

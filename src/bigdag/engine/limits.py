@@ -437,7 +437,7 @@ def _take(priority, after_ptr, after):  # type: ignore[no-untyped-def]
     return order
 
 
-@kernel(_nrt=False)
+@kernel(inside=True, _nrt=False)
 def _holds(ptr, names, v, u):  # type: ignore[no-untyped-def]
     """Tell whether u is in the sorted list of v."""
     low, high = ptr[v], ptr[v + 1]
@@ -450,7 +450,7 @@ def _holds(ptr, names, v, u):  # type: ignore[no-untyped-def]
     return low < ptr[v + 1] and names[low] == u
 
 
-@kernel(_nrt=False)
+@kernel(inside=True, _nrt=False)
 def may(rules, u, v):  # type: ignore[no-untyped-def]
     """Tell whether u may be a cause of v."""
     if len(rules.cause) == 0:
@@ -463,7 +463,7 @@ def may(rules, u, v):  # type: ignore[no-untyped-def]
     return not _holds(rules.barred_ptr, rules.barred, v, u)
 
 
-@kernel(_nrt=False)
+@kernel(inside=True, _nrt=False)
 def required(rules, u, v):  # type: ignore[no-untyped-def]
     """Tell whether u has to be a cause of v."""
     if len(rules.needed) == 0:
@@ -471,7 +471,7 @@ def required(rules, u, v):  # type: ignore[no-untyped-def]
     return _holds(rules.needed_ptr, rules.needed, v, u)
 
 
-@kernel(_nrt=False)
+@kernel(inside=True, _nrt=False)
 def bounds(rules, order, rank, v):  # type: ignore[no-untyped-def]
     """Return between which ranks v may move in an order, both excluded."""
     d = len(order)

@@ -157,7 +157,7 @@ def noise_variances(gram: Gram, losses: NDArray[np.float64]) -> NDArray[np.float
 # ------------------------------------------------------------------ compiled kernels
 
 
-@kernel(_nrt=False)
+@kernel(inside=True, _nrt=False)
 def dual_bound(inner, square, limit):  # type: ignore[no-untyped-def]
     """Return the best lower bound of a lasso problem along its residual r.
 

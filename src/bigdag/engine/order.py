@@ -49,7 +49,7 @@ def project(W: ArrayLike | sp.sparray, order: NDArray[np.integer]) -> sp.csc_arr
     return sp.csc_array((W.data[keep], W.indices[keep], count), shape=W.shape)
 
 
-@kernel(_nrt=False)
+@kernel(inside=True, _nrt=False)
 def nth_least(values, count, n):  # type: ignore[no-untyped-def]
     """Return the n-th least of the first ``count`` values, from zero; they are rearranged.
 
@@ -82,7 +82,7 @@ def nth_least(values, count, n):  # type: ignore[no-untyped-def]
     return values[n]
 
 
-@kernel(_nrt=False)
+@kernel(inside=True, _nrt=False)
 def sort_with(keys, names, count):  # type: ignore[no-untyped-def]
     """Sort the first ``count`` keys, and their names with them, in place; a shell sort.
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = [
     "COLLINEAR",
     "GAIN",
-    "INSIDE",
     "Desk",
     "Known",
     "Problem",
@@ -36,9 +35,6 @@ __all__ = [
     "nothing_known",
     "remove",
 ]
-
-# For kernels that allocate nothing: without counting references they compile sooner.
-INSIDE = {"_nrt": False}
 
 GAIN = 1e-7  # in the units of the score; less is rounding
 COLLINEAR = 1e-9  # share of a variance left, below which a variable is a copy of the parents
@@ -133,7 +129,7 @@ class Desk(NamedTuple):
     needed: Any
 
 
-@kernel
+@kernel(inside=True)
 def new_desk(width, most):  # type: ignore[no-untyped-def]
     """Return a desk for up to ``width`` candidates and ``most`` parents."""
     side = most + 1
@@ -146,29 +142,29 @@ def new_desk(width, most):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@kernel(_nrt=False)
+@kernel(inside=True, _nrt=False)
 def between(problem, i, j):  # type: ignore[no-untyped-def]
     """Return the correlation of two variables."""
     if problem.held:
         return problem.source[i, j]
     pairs = problem.known.pairs
     if len(pairs) == 0:
-        return correlation(problem.source, False, i, j)
+        return correlation(problem.source, np.bool_(False), i, j)
     pair = min(i, j) * np.int64(len(problem.source)) + max(i, j)
     place = ((pair * _MIX) >> 17) & (len(pairs) - 1)
     if pairs[place] != pair:
         pairs[place] = pair
-        problem.known.values[place] = correlation(problem.source, False, i, j)
+        problem.known.values[place] = correlation(problem.source, np.bool_(False), i, j)
     return problem.known.values[place]
 
 
-@kernel(**INSIDE)
+@kernel(inside=True, _nrt=False)
 def cost(problem, share):  # type: ignore[no-untyped-def]
     """Return what a residual costs."""
     return problem.n * np.log(max(share, _NOTHING))
 
 
-@kernel(**INSIDE)
+@kernel(inside=True, _nrt=False)
 def gain_of(problem, share, num, den):  # type: ignore[no-untyped-def]
     """Return what v gains by one more parent."""
     if den <= COLLINEAR:
@@ -177,13 +173,13 @@ def gain_of(problem, share, num, den):  # type: ignore[no-untyped-def]
     return cost(problem, share) - cost(problem, left) - problem.arc_cost
 
 
-@kernel(**INSIDE)
+@kernel(inside=True, _nrt=False)
 def least_gain(problem):  # type: ignore[no-untyped-def]
     """Return which share of a residual a parent has to explain to be worth its cost."""
     return -np.expm1(-(problem.arc_cost + GAIN) / problem.n)
 
 
-@kernel(_nrt=False)
+@kernel(inside=True, _nrt=False)
 def clear(problem, desk, v, m):  # type: ignore[no-untyped-def]
     """Set up the regression of v on nothing, with the first m names to choose from."""
     for i in range(m):
@@ -192,7 +188,7 @@ def clear(problem, desk, v, m):  # type: ignore[no-untyped-def]
         desk.member[i] = False
 
 
-@kernel(**INSIDE)
+@kernel(inside=True, _nrt=False)
 def _extend_inverse(desk, c):  # type: ignore[no-untyped-def]
     """Add column c to G = R⁻¹, and its part to the coefficients and to diag((RᵀR)⁻¹)."""
     R, G, b, inverse = desk.R, desk.G, desk.b, desk.inverse
@@ -210,7 +206,7 @@ def _extend_inverse(desk, c):  # type: ignore[no-untyped-def]
     inverse[c] = 1.0 / (root * root)
 
 
-@kernel(_nrt=False)
+@kernel(inside=True, _nrt=False)
 def add(problem, desk, m, size, at):  # type: ignore[no-untyped-def]
     """Make candidate ``at`` a parent; return the variance it explains."""
     Y, num, den = desk.Y, desk.num, desk.den
@@ -240,7 +236,7 @@ def add(problem, desk, m, size, at):  # type: ignore[no-untyped-def]
     return top * top
 
 
-@kernel(_nrt=False)
+@kernel(inside=True, _nrt=False)
 def remove(desk, m, size, t):  # type: ignore[no-untyped-def]
     """Take the t-th parent out by rotations; return the variance that comes back."""
     R, Y, y = desk.R, desk.Y, desk.y
@@ -273,7 +269,7 @@ def remove(desk, m, size, t):  # type: ignore[no-untyped-def]
     return y[last] * y[last]
 
 
-@kernel(**INSIDE)
+@kernel(inside=True, _nrt=False)
 def grow_and_shrink(problem, desk, m, size, share):  # type: ignore[no-untyped-def]
     """Grow and shrink the parents until neither lowers the cost; return their number and share."""
     most = len(desk.y) - 1

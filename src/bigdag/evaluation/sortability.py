@@ -127,8 +127,8 @@ def _alignment(weights: csc_array, scores: Floats) -> float:
     return float(halves / (2 * paths))
 
 
-@kernel
-def _ones(bits: np.uint64) -> int:
+@kernel(inside=True)
+def _ones(bits):  # type: ignore[no-untyped-def]
     count = 0
     while bits != np.uint64(0):
         bits &= bits - np.uint64(1)

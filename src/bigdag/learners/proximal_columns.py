@@ -491,7 +491,7 @@ def _inner(row, values):  # type: ignore[no-untyped-def]
     return total
 
 
-@kernel(fastmath=True, _nrt=False)
+@kernel(inside=True, fastmath=True, _nrt=False)
 def _along(row, values, own, out):  # type: ignore[no-untyped-def]
     """Return the inner product of a row of a triangle with values; subtract its mirror from out."""
     total = 0.0
@@ -503,7 +503,7 @@ def _along(row, values, own, out):  # type: ignore[no-untyped-def]
     return total
 
 
-@kernel(fastmath=True)
+@kernel(inside=True, fastmath=True)
 def _curvature_from_data(Z, members):  # type: ignore[no-untyped-def]
     """Return a bound on the largest eigenvalue of Z_A Z_Aᵀ: its largest row of absolute sums."""
     m = len(members)
@@ -516,7 +516,7 @@ def _curvature_from_data(Z, members):  # type: ignore[no-untyped-def]
     return _largest(size)
 
 
-@kernel(_nrt=False)
+@kernel(inside=True, _nrt=False)
 def _largest(size):  # type: ignore[no-untyped-def]
     """Return the largest, and one where there are none."""
     largest = 1.0

@@ -219,7 +219,7 @@ class InsertionSearch:
             self._look_at(grown)
         if self._wants_every_pair:
             self._replace_candidates(*self._every_pair())
-            self._outside = None
+            self._has_every_pair, self._outside = True, None
             self._fit_still(np.arange(self.gram.d))
             self._look_at(slice(None))
         return True
@@ -335,6 +335,8 @@ class InsertionSearch:
     def _helpful(self) -> NDArray[np.int64]:
         """Return pairs (u, v): u comes before v, is no candidate of it, and would help it."""
         gram = self.gram
+        if self._has_every_pair:
+            return np.empty((0, 2), dtype=np.int64)
         if self._outside is not None:
             step = gram.step("look", *self._beginning(), *self._outside.saved())
             if step.found is not None:

@@ -25,7 +25,6 @@ from bigdag.engine.limits import bounds, may, required
 from bigdag.engine.regression import (
     COLLINEAR,
     GAIN,
-    INSIDE,
     Problem,
     add,
     between,
@@ -54,7 +53,7 @@ __all__ = [
 _MANY = 32  # parents from which on luck is not looked for
 
 
-@kernel(**INSIDE)
+@kernel(inside=True, _nrt=False)
 def _width(problem):  # type: ignore[no-untyped-def]
     width = 1
     for v in range(len(problem.indptr) - 1):
@@ -65,7 +64,7 @@ def _width(problem):  # type: ignore[no-untyped-def]
 # ------------------------------------------------------------------ one variable given an order
 
 
-@kernel(**INSIDE)
+@kernel(inside=True, _nrt=False)
 def _refit(problem, desk, state, w, v, with_v):  # type: ignore[no-untyped-def]
     """Fit w on its predecessors, with or without v, from its present parents.
 
@@ -94,7 +93,7 @@ def _refit(problem, desk, state, w, v, with_v):  # type: ignore[no-untyped-def]
     return size, cost(problem, share) + problem.arc_cost * size
 
 
-@kernel(**INSIDE)
+@kernel(inside=True, _nrt=False)
 def _apply_rules(problem, desk, v, m):  # type: ignore[no-untyped-def]
     """Take what cannot be a parent of v off the first m candidates, and mark what has to be one."""
     if len(problem.rules.cause) == 0:
@@ -104,7 +103,7 @@ def _apply_rules(problem, desk, v, m):  # type: ignore[no-untyped-def]
         desk.allowed[i] = desk.allowed[i] and may(problem.rules, desk.names[i], v)
 
 
-@kernel(**INSIDE)
+@kernel(inside=True, _nrt=False)
 def _add_needed(problem, desk, m, size, share):  # type: ignore[no-untyped-def]
     """Make parents of what has to be one; return their number and the share left."""
     if len(problem.rules.needed) > 0:
@@ -116,7 +115,7 @@ def _add_needed(problem, desk, m, size, share):  # type: ignore[no-untyped-def]
     return size, share
 
 
-@kernel(_nrt=False)
+@kernel(inside=True, _nrt=False)
 def _factor(problem, desk, state, w):  # type: ignore[no-untyped-def]
     """Return where the factor of the parents of w begins; it is made where it is not known.
 
@@ -125,7 +124,7 @@ def _factor(problem, desk, state, w):  # type: ignore[no-untyped-def]
     """
     if state.factor_at[w] >= 0:
         return state.factor_at[w]
-    p, parents = state.counts[w], state.parents[state.begins[w] :]
+    p, names = state.counts[w], state.begins[w]
     if state.factors_used[0] + factor_size(p) > len(state.factors):
         state.factors_used[0] = 0
         for v in range(len(state.factor_at)):
@@ -133,43 +132,43 @@ def _factor(problem, desk, state, w):  # type: ignore[no-untyped-def]
     begin = state.factors_used[0]
     state.factors_used[0] += factor_size(p)
     state.factor_at[w] = begin
-    L = desk.R
+    L, out, b = desk.R, state.factors, begin + 2
     for a in range(p):
-        u = np.int64(parents[a])
+        u = np.int64(state.parents[names + a])
         own = 1.0
         for c in range(a):
-            entry = between(problem, np.int64(parents[c]), u)
+            entry = between(problem, np.int64(state.parents[names + c]), u)
             for e in range(c):
                 entry -= L[c, e] * L[a, e]
             entry /= L[c, c]
             L[a, c] = entry
             own -= entry * entry
         L[a, a] = np.sqrt(max(own, 1e-300))
-    out, b = state.factors[begin + 2 + p :], state.factors[begin + 2 :]
-    share, trace, at = 1.0, 0.0, 0
+        desk.num[a] = between(problem, u, w)
+    share, trace, row = 1.0, 0.0, b + p
     for a in range(p):
-        b[a] = 0.0
+        out[b + a] = 0.0
     for a in range(p):  # row a of the inverse, from the rows before it
-        row = out[at:]
         for c in range(a):
-            row[c] = 0.0
-        before = 0
+            out[row + c] = 0.0
+        before = b + p
         for e in range(a):
-            factor, other = L[a, e], out[before:]
+            factor = L[a, e]
             for c in range(e + 1):
-                row[c] -= factor * other[c]
+                out[row + c] -= factor * out[before + c]
             before += e + 1
         root = L[a, a]
-        row[a] = 1.0
+        out[row + a] = 1.0
         top = 0.0
         for c in range(a + 1):
-            row[c] /= root
-            trace += row[c] * row[c]
-            top += row[c] * between(problem, np.int64(parents[c]), w)
+            entry = out[row + c] / root
+            out[row + c] = entry
+            trace += entry * entry
+            top += entry * desk.num[c]
         for c in range(a + 1):
-            b[c] += row[c] * top
+            out[b + c] += out[row + c] * top
         share -= top * top
-        at += a + 1
+        row += a + 1
     state.factors[begin], state.factors[begin + 1] = share, trace
     return begin
 
@@ -204,7 +203,7 @@ def _gain_through(problem, desk, state, w, v, least):  # type: ignore[no-untyped
     return gain
 
 
-@kernel(_nrt=False)
+@kernel(inside=True, _nrt=False)
 def _find_gainers(problem, desk, state, move, v, first, here):  # type: ignore[no-untyped-def]
     """Mark by a count of 0 who of the candidates first..here of v would gain by it, others by -1.
 
@@ -223,7 +222,7 @@ def _find_gainers(problem, desk, state, move, v, first, here):  # type: ignore[n
 # ------------------------------------------------------------------ one variable in the order
 
 
-@kernel(**INSIDE)
+@kernel(inside=True, _nrt=False)
 def _by_rank(problem, state, move, v):  # type: ignore[no-untyped-def]
     """Lay out the candidates of v by rank, in place; return how many there are."""
     first = problem.indptr[v]
@@ -257,7 +256,7 @@ def _by_rank(problem, state, move, v):  # type: ignore[no-untyped-def]
     return m
 
 
-@kernel(**INSIDE)
+@kernel(inside=True, _nrt=False)
 def _walk(problem, desk, state, move, v, m, stop, worst):  # type: ignore[no-untyped-def]
     """Take v from its place to behind its first ``stop`` candidates by rank, past one by one.
 
@@ -326,7 +325,7 @@ class _Move(NamedTuple):
     listed: Any  # False throughout, by place in the order
 
 
-@kernel
+@kernel(inside=True)
 def _move(width, most, d):  # type: ignore[no-untyped-def]
     return _Move(
         np.empty(width, dtype=np.int64), np.empty(width, dtype=np.int64),
@@ -358,7 +357,7 @@ def _look(problem, desk, state, move, v, thorough):  # type: ignore[no-untyped-d
     _find_gainers(problem, desk, state, move, v, first, here)
     for i in range(first, here):
         if move.counts[i] == 0:
-            _note_change(problem, desk, state, move, i, v, True)
+            _note_change(problem, desk, state, move, i, v, np.bool_(True))
             hope -= min(move.change[i], 0.0)
     if hope > 0.0 or thorough:
         worst = np.inf if thorough else state.costs[v] + hope
@@ -380,12 +379,12 @@ def _look(problem, desk, state, move, v, thorough):  # type: ignore[no-untyped-d
         for a in range(state.counts[w]):
             touched |= state.parents[state.begins[w] + a] == v
         if touched:
-            _note_change(problem, desk, state, move, i, v, False)
+            _note_change(problem, desk, state, move, i, v, np.bool_(False))
         total += max(move.change[i], 0.0)
     return m, first, last, here
 
 
-@kernel(**INSIDE)
+@kernel(inside=True, _nrt=False)
 def _note_change(problem, desk, state, move, i, v, with_v):  # type: ignore[no-untyped-def]
     """Fill in what changes for candidate number i of v, when v passes it."""
     w = move.names[i]
@@ -395,7 +394,7 @@ def _note_change(problem, desk, state, move, i, v, with_v):  # type: ignore[no-u
         move.fresh[i, a] = desk.names[desk.chosen[a]]
 
 
-@kernel(**INSIDE)
+@kernel(inside=True, _nrt=False)
 def _best_place(state, move, v, first, last, here):  # type: ignore[no-untyped-def]
     """Return before which candidate v is best put, or -1 where no place is better than its own.
 
@@ -418,7 +417,7 @@ def _best_place(state, move, v, first, last, here):  # type: ignore[no-untyped-d
     return place
 
 
-@kernel(**INSIDE)
+@kernel(inside=True, _nrt=False)
 def _put(problem, desk, state, move, v, size, here, place):  # type: ignore[no-untyped-def]
     """Put v before its candidate number ``place``, with all that follows from it.
 

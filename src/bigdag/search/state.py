@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bigdag.compiled import kernel
-from bigdag.engine.regression import COLLINEAR, INSIDE, add, clear, cost, grow_and_shrink, new_desk
+from bigdag.engine.regression import COLLINEAR, add, clear, cost, grow_and_shrink, new_desk
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -139,13 +139,13 @@ def begin(order: NDArray[np.integer], most: int, room: NDArray[np.int64] | None 
     )  # fmt: skip
 
 
-@kernel(**INSIDE)
+@kernel(_nrt=False)
 def factor_size(p):  # type: ignore[no-untyped-def]
     """Return the numbers that the factor of p parents takes."""
     return 2 + p + p * (p + 1) // 2
 
 
-@kernel(**INSIDE)
+@kernel(inside=True, _nrt=False)
 def _room(state, first, last):  # type: ignore[no-untyped-def]
     """Return the most parents that there is room for, of variables first..last."""
     room = 1
