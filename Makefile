@@ -109,8 +109,10 @@ $(VENV)/.made:
 	@touch $@
 
 $(VENV)/.installed-%: $(VENV)/.made pyproject.toml constraints.txt
-	@echo "Installing bigdag and what '$*' needs into $(VENV)/: a minute or two, once ..."
-	@$(PIP) -e '.[$*]'
+	@if test '$*' = test -a $(VENV)/.installed-dev -nt pyproject.toml -a \
+	  $(VENV)/.installed-dev -nt constraints.txt; then true; else \
+	  echo "Installing bigdag and what '$*' needs into $(VENV)/: a minute or two, once ..."; \
+	  $(PIP) -e '.[$*]'; fi
 	@touch $@
 
 .PRECIOUS: $(VENV)/.installed-%
