@@ -85,3 +85,10 @@ def test_what_is_refused(world):
             metrics.markov_check(truth, X, **given)
     with pytest.raises(DataError, match="needs 6 rows"):
         metrics.markov_check(truth, X[:4])
+
+
+def test_likelihoods_do_not_depend_on_the_units_of_the_parents():
+    dag = DAG([[0, 0, 1.0], [0, 0, 1.0], [0, 0, 0]])
+    X, units = simulate.sample(dag, 300, rng=0), np.array([1e8, 1e-8, 1.0])
+    ours, theirs = (metrics.markov_check(dag, data, rng=0) for data in (X, X * units))
+    assert theirs.log_likelihood == pytest.approx(ours.log_likelihood)  # the units multiply to 1

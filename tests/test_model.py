@@ -20,7 +20,7 @@ from bigdag.data.dataset import Dataset, as_dataset
 from bigdag.errors import BigdagError, DataError, GraphError, MissingExtraError
 from bigdag.graph.equivalence import cpdag, reversible
 from bigdag.model.effects import parent_sets
-from bigdag.model.linear import residual_variances
+from bigdag.model.linear import least_squares, residual_variances
 
 QUICK = settings(max_examples=40, deadline=None)
 
@@ -188,10 +188,15 @@ def test_missing_values_are_the_dense_conditional_means(model, seed):
     np.testing.assert_array_equal(X, before)
     for row, full in zip(X, found):
         M = np.isnan(row)
-        np.testing.assert_allclose(full[~M], row[~M], rtol=1e-14, atol=1e-14)
+        np.testing.assert_array_equal(full[~M], row[~M])
         known = np.linalg.solve(S[np.ix_(~M, ~M)], (row - model.means)[~M])
         expected = model.means[M] + S[np.ix_(M, ~M)] @ known
         np.testing.assert_allclose(full[M], expected, atol=1e-7)
+
+
+def test_known_values_stay_to_the_bit_beside_large_means():
+    model = LinearModel(DAG([[0, 2.0], [0, 0]]), [1e6, 0.0], [1.0, 1.0])
+    assert model.impute([[0.1, np.nan]])[0, 0] == 0.1
 
 
 def test_samples_have_the_moments_of_the_model():
@@ -251,6 +256,17 @@ def test_a_model_of_any_dag_is_fitted_by_least_squares():
     flat = X.assign(v0=1.0)
     with pytest.warns(UserWarning, match="constant"):
         assert LinearModel.from_data(truth.dag, flat).dag.n_arcs == truth.dag.n_arcs
+
+
+def test_a_model_does_not_depend_on_the_units_of_the_parents():
+    truth = DAG([[0, 0, 1.0], [0, 0, 1.0], [0, 0, 0]])
+    X = LinearModel(truth, noise_variances=[1.0, 1.0, 0.01]).sample(500, rng=0)
+    units = np.array([1e8, 1e-8, 1.0])
+    found = LinearModel.from_data(truth, X * units).dag.weights.toarray()
+    wanted = LinearModel.from_data(truth, X).dag.weights.toarray()
+    np.testing.assert_allclose(found[:2, 2] * units[:2], wanted[:2, 2], rtol=1e-9)
+    assert least_squares(X * units, np.ones(500)).shape == (3,)
+    assert least_squares(np.zeros((4, 2)), np.ones(4)).tolist() == [0, 0]
 
 
 # ------------------------------------------------------------------ learners and files

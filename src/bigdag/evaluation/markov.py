@@ -17,7 +17,7 @@ from bigdag.engine.order import rank_of
 from bigdag.errors import DataError, ParameterError
 from bigdag.graph.align import Graph, on_columns, places, samples
 from bigdag.graph.dag import DAG
-from bigdag.model.linear import LinearModel
+from bigdag.model.linear import LinearModel, least_squares
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -263,7 +263,7 @@ def _likelihood(
         if not old.any():
             continue
         if (P := parents.get(v)) is not None:
-            b = np.linalg.lstsq(known[:, P], old, rcond=None)[0]
+            b = least_squares(known[:, P], old)
             new = new - unseen[:, P] @ b
             noise = max(float(np.mean((old - known[:, P] @ b) ** 2)), 1e-12 * float(old @ old))
         else:

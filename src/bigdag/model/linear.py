@@ -28,7 +28,7 @@ from bigdag.model.scale import SCALE, require_scale
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LinearModel", "as_matrix", "residual_variances"]
+__all__ = ["LinearModel", "as_matrix", "least_squares", "residual_variances"]
 
 _LEAST_NOISE = 1e-12  # of a variable's variance, where a perfect fit leaves rounding
 _BLOCK = 1 << 22  # numbers worked on at a time
@@ -124,7 +124,7 @@ class LinearModel:
             for j in np.flatnonzero(np.diff(weights.indptr)):
                 column = slice(weights.indptr[j], weights.indptr[j + 1])
                 parents = data.X[:, weights.indices[column]]
-                weights.data[column] = np.linalg.lstsq(parents, data.X[:, j], rcond=None)[0]
+                weights.data[column] = least_squares(parents, data.X[:, j])
             # An arc whose weight is now zero stays one.
             weights.data[weights.data == 0] = np.finfo(float).tiny
             about = {key: value for key, value in dag.about.items() if key not in SCALE}
@@ -390,6 +390,25 @@ class LinearModel:
         ends = np.zeros((self.dag.n_nodes, len(variables)))
         ends[variables, np.arange(len(variables))] = 1.0
         return self._solve(self._solve(ends) * noise[:, None], transposed=True)
+
+
+def least_squares(X: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the coefficients of y (n,) on the columns of X (n, k), in whatever units these are.
+
+    Of columns that depend on each other, the shortest coefficients on the scale of their largest
+    values; a column of zeros has 0.
+
+    Examples
+    --------
+    >>> units = np.array([1e9, 1e-9])
+    >>> X = np.array([[1.0, 1.0], [1.0, -1.0]]) * units
+    >>> (least_squares(X, np.array([3.0, 1.0])) * units).round(6)
+    array([2., 1.])
+    """
+    largest = np.abs(X).max(axis=0, initial=0.0)
+    scale = np.where(largest > 0, largest, 1.0)
+    # Raw columns that differ much in size would pass for columns that depend on each other.
+    return np.asarray(np.linalg.lstsq(X / scale, y, rcond=None)[0] / scale)
 
 
 def residual_variances(data: Dataset, weights: sp.csc_array) -> NDArray[np.float64]:

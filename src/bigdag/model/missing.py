@@ -45,8 +45,9 @@ def filled_in(
             "apart. Give it a noise variance above 0."
         )
     filled = X - means
-    missing = np.isnan(filled)
-    filled[missing] = 0.0
+    gaps = np.isnan(filled)
+    filled[gaps] = 0.0
+    missing = gaps.copy()
     missing[:, sure] = False  # what does not vary is at its mean
     inverse = np.divide(1.0, np.sqrt(noise), out=np.zeros_like(noise), where=~sure)
     B = sp.csr_array((sp.eye_array(dag.n_nodes, format="csr") - W) @ sp.diags_array(inverse))
@@ -55,7 +56,7 @@ def filled_in(
         B_M = B[M]
         right = -(B_M @ residuals[same].T)  # (|M|, rows)
         filled[np.ix_(same, M)] = _solved(sp.csc_array(B_M @ B_M.T), right).T
-    return filled + means
+    return np.where(gaps, filled + means, X)  # what is known stays to the bit
 
 
 def _solved(precision: sp.csc_array, right: NDArray[np.float64]) -> NDArray[np.float64]:
