@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 import re
 import warnings
@@ -32,6 +33,7 @@ from bigdag import (
     SortRegress,
 )
 from bigdag.data.dataset import as_dataset
+from bigdag.data.names import default_names
 from bigdag.engine.gram import Gram
 from bigdag.engine.limits import bounds, may, required
 from bigdag.engine.order import rank_of
@@ -83,6 +85,42 @@ def test_globs_and_regular_expressions(how):
 def test_a_name_that_is_there_is_no_pattern():
     limits = Knowledge(sink_nodes=["x[1]"]).match(["x1", "x[1]"])
     assert limits.cause.tolist() == [True, False]
+    known = Knowledge(
+        temporal_order=[["smoke?"], ["smoker"]], root_nodes=["p*"], required_edges=[("pH", "pX")]
+    )
+    limits = known.match(["smoke?", "smoker", "p*", "pH", "pX"])
+    assert limits.tier.tolist() == [0, 1, -1, -1, -1]
+    assert limits.effect.tolist() == [True, True, False, True, True]
+
+
+@pytest.mark.parametrize("which", [["x0"], ["x?"], ["re:x."], [0]])
+@pytest.mark.parametrize("arc", [(0, 1), ("x0", "x1"), (0, "x1")])
+def test_a_place_and_a_made_up_name_may_be_the_same_variable(which, arc):
+    limits = Knowledge(regulators=which, required_edges=[arc]).match(default_names(3), named=False)
+    assert limits.cause[0]
+    assert limits.requires([0], [1]).all()
+    with pytest.raises(ParameterError, match="not among the targets"):
+        Knowledge(targets=[0], required_edges=[arc]).match(default_names(3), named=False)
+
+
+def test_places_are_written_as_places(tmp_path):
+    known = Knowledge(root_nodes=[0], temporal_order=[[1, "x2"], [3]], forbidden_edges=[(4, 2)])
+    again = Knowledge(**json.loads(json.dumps(known.to_dict())))
+    assert again == known
+    names = default_names(5)
+    here, there = (k.match(names, named=False).all_pairs() for k in (known, again))
+    assert (here == there).all()
+    X = np.random.default_rng(0).normal(size=(40, 5))
+    model = OrderSearch(knowledge=again, checkpoint=tmp_path / "c").fit(X)
+    assert model.dag_.about["knowledge"]["root_nodes"] == [0]
+
+
+def test_names_in_a_tsv_file_may_hold_commas(tmp_path):
+    file = tmp_path / "a.tsv"
+    file.write_text("source\ttarget\n1,2-diol\tb\n\n1,3-diol\tc\n")
+    assert read_part("forbidden_edges", file) == [("1,2-diol", "b"), ("1,3-diol", "c")]
+    file.write_text("a, b\nc, d\n")
+    assert read_part("forbidden_edges", file) == [("a", "b"), ("c", "d")]
 
 
 def test_a_pattern_of_arcs_stands_for_all_but_loops():

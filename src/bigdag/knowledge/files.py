@@ -77,7 +77,7 @@ def read_part(field: str, path: str | os.PathLike[str]) -> Any:
         return found
     kind = field if field in _HEADS else "arcs"
     words = ("name", "tier") if kind == "temporal_order" else ("source", "target")
-    tabs = str(path).lower().endswith((".tsv", ".txt")) and "," not in text
+    tabs = _has_tabs(path, text)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if tabs else ",")
     pairs: list[tuple[str, str]] = []
     try:
@@ -101,6 +101,14 @@ def read_part(field: str, path: str | os.PathLike[str]) -> Any:
     if not pairs:
         raise ParameterError(f"{field}: {path} holds no row of {words[0]} and {words[1]}.")
     return pairs if kind == "arcs" else _tiers_of_rows(pairs, path)
+
+
+def _has_tabs(path: str | os.PathLike[str], text: str) -> bool:
+    """Tell whether tabs part the columns; the names in a .tsv file may hold commas."""
+    suffix = Path(path).suffix.lower()
+    if suffix == ".tsv" and all("\t" in line for line in text.split("\n") if line.strip()):
+        return True
+    return suffix in (".tsv", ".txt") and "," not in text
 
 
 def _without_head(

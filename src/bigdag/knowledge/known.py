@@ -146,7 +146,7 @@ root_nodes, which have no causes. Take one of the two away.
         return bool(self.to_dict().keys() - {"within_tier", "unmatched"})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is known as lists and text, which JSON and TOML can hold.
+        """Return what is known as lists, text and integers, which JSON and TOML can hold.
 
         Examples
         --------
@@ -156,12 +156,12 @@ root_nodes, which have no causes. Take one of the two away.
         said: dict[str, Any] = {}
         for name in _ARCS:
             if getattr(self, name):
-                said[name] = [[text_of(i), text_of(j)] for i, j in getattr(self, name)]
+                said[name] = [[_written(i), _written(j)] for i, j in getattr(self, name)]
         if self.temporal_order:
-            said["temporal_order"] = [[text_of(v) for v in tier] for tier in self.temporal_order]
+            said["temporal_order"] = [[_written(v) for v in tier] for tier in self.temporal_order]
         for name in SETS:
             if getattr(self, name):
-                said[name] = [text_of(v) for v in getattr(self, name)]
+                said[name] = [_written(v) for v in getattr(self, name)]
         if not self.within_tier:
             said["within_tier"] = False
         if self.unmatched != "error":
@@ -266,11 +266,20 @@ root_nodes, which have no causes. Take one of the two away.
         if self.required_edges or self.temporal_order:
             self._limits(tuple(literal), Finder(tuple(literal), strict=False, early=True))
 
+    def _may_hold_more(self, which: tuple[Any, ...]) -> bool:
+        """Tell whether regulators or targets may stand for more than names alone can tell.
+
+        In a table without names, an integer and a text may be the same variable.
+        """
+        ends = [v for arc in self.required_edges for v in arc]
+        are_places = {isinstance(v, int) for v in (*which, *ends)}
+        return len(are_places) > 1 or any(map(is_unclear, which))
+
     def _limits(self, names: tuple[str, ...], find: Finder) -> Limits:
         d = len(names)
         cause, effect = np.ones(d, dtype=bool), np.ones(d, dtype=bool)
         for which, mask in ((self.regulators, cause), (self.targets, effect)):
-            if which is not None and not (find.early and any(map(is_unclear, which))):
+            if which is not None and not (find.early and self._may_hold_more(which)):
                 field = "regulators" if mask is cause else "targets"
                 mask[:] = False
                 mask[find.all(field, which)] = True
@@ -412,6 +421,11 @@ def from_mapping(given: Mapping[str, Any], where: str) -> Knowledge:
         return Knowledge(**given)
     except ParameterError as error:
         raise ParameterError(str(error) if where == "knowledge" else f"{where}: {error}") from None
+
+
+def _written(variable: Any) -> str | int:
+    """Return a variable as a file holds it: an integer, which may be a place, stays one."""
+    return variable if isinstance(variable, int) else text_of(variable)
 
 
 def _apart(

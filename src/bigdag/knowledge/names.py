@@ -51,7 +51,9 @@ def is_pattern(variable: Any) -> bool:
 
 def is_unclear(variable: Any) -> bool:
     """Tell whether only the table can say if it is a name or a pattern."""
-    return isinstance(variable, str) and is_pattern(variable) and "[" in variable
+    if not isinstance(variable, str) or not is_pattern(variable):
+        return False
+    return "[" in variable or not variable.startswith(_REGEX)
 
 
 def _variable(field: str, given: Any) -> Any:

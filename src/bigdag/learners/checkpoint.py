@@ -121,9 +121,9 @@ def _sorted_knowledge(known: Knowledge) -> dict[str, Any]:
     said = known.to_dict()
     for name, value in said.items():
         if name == "temporal_order":
-            said[name] = [sorted(tier) for tier in value]
+            said[name] = [sorted(tier, key=repr) for tier in value]
         elif isinstance(value, list):
-            said[name] = sorted(value)
+            said[name] = sorted(value, key=repr)
     return said
 
 
