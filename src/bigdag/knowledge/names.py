@@ -50,10 +50,13 @@ def is_pattern(variable: Any) -> bool:
 
 
 def is_unclear(variable: Any) -> bool:
-    """Tell whether only the table can say if it is a name or a pattern."""
+    """Tell whether only the table can say if it is a name or a pattern.
+
+    Names of columns do end in question marks and hold brackets, but hardly stars.
+    """
     if not isinstance(variable, str) or not is_pattern(variable):
         return False
-    return "[" in variable or not variable.startswith(_REGEX)
+    return "[" in variable or ("?" in variable and not variable.startswith(_REGEX))
 
 
 def _variable(field: str, given: Any) -> Any:
