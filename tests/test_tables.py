@@ -824,3 +824,15 @@ def test_covariances_refused(tmp_path, text, message):
         with pytest.raises(DataError, match=message) as caught:
             read_covariance(path, 9)
     assert str(caught.value).startswith(str(path))
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_commas_between_thousands_are_not_called_decimal_commas(tmp_path, separator):
+    # A point in their place would make 12.345 of 12,345, beside 950 that stays as it is.
+    path = tmp_path / "table.csv"
+    rows = [("a", "b"), ("1.5", '"12,345"'), ("2.5", "950"), ("0.5", '"10,100"')]
+    path.write_text("".join(separator.join(row) + "\n" for row in rows))
+    with pytest.raises(
+        DataError, match="separate thousands, write the numbers without them, as 12"
+    ):
+        read_table(path)
