@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as hnp
 
 from bigdag.data.dataset import Dataset, as_dataset
 from bigdag.data.tables import read_covariance, read_table
-from bigdag.errors import DataError, DataWarning, ParameterError
+from bigdag.errors import DataError, DataWarning, MemoryLimitError, ParameterError
 
 pytestmark = pytest.mark.filterwarnings("error::bigdag.errors.DataWarning")
 
@@ -836,3 +836,11 @@ def test_commas_between_thousands_are_not_called_decimal_commas(tmp_path, separa
         DataError, match="separate thousands, write the numbers without them, as 12"
     ):
         read_table(path)
+
+
+def test_a_limit_below_what_python_holds_is_not_blamed_on_the_table(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("a,b\n" + "1.5,2.5\n" * 20)
+    with pytest.raises(MemoryLimitError, match="Nothing fits beside Python") as caught:
+        read_table(path, memory_limit="1KB")
+    assert "Parquet" not in str(caught.value)  # which would not help
