@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -155,3 +157,11 @@ def test_a_covariance_matrix_is_chosen_for_too():
     S = Dataset.from_covariance(np.cov(X.T, bias=True), 400)
     assert AutoDAG().fit(S).assumption_ == "equal variances"
     assert AutoDAG().fit(S).dag_.n_arcs == AutoDAG().fit(as_dataset(X)).dag_.n_arcs
+
+
+def test_columns_in_very_large_units_give_no_warnings_of_numpy():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 4)) * np.array([1e-60, 1.0, 1e100, 1e144])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        AutoDAG().fit(X)

@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as hnp
 
 from bigdag.data.dataset import Dataset, as_dataset
 from bigdag.data.tables import read_covariance, read_table
-from bigdag.errors import DataError, DataWarning, ParameterError
+from bigdag.errors import DataError, DataWarning, MemoryLimitError, ParameterError
 
 pytestmark = pytest.mark.filterwarnings("error::bigdag.errors.DataWarning")
 
@@ -824,3 +824,23 @@ def test_covariances_refused(tmp_path, text, message):
         with pytest.raises(DataError, match=message) as caught:
             read_covariance(path, 9)
     assert str(caught.value).startswith(str(path))
+
+
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_commas_between_thousands_are_not_called_decimal_commas(tmp_path, separator):
+    # A point in their place would make 12.345 of 12,345, beside 950 that stays as it is.
+    path = tmp_path / "table.csv"
+    rows = [("a", "b"), ("1.5", '"12,345"'), ("2.5", "950"), ("0.5", '"10,100"')]
+    path.write_text("".join(separator.join(row) + "\n" for row in rows))
+    with pytest.raises(
+        DataError, match="separate thousands, write the numbers without them, as 12"
+    ):
+        read_table(path)
+
+
+def test_a_limit_below_what_python_holds_is_not_blamed_on_the_table(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("a,b\n" + "1.5,2.5\n" * 20)
+    with pytest.raises(MemoryLimitError, match="Nothing fits beside Python") as caught:
+        read_table(path, memory_limit="1KB")
+    assert "Parquet" not in str(caught.value)  # which would not help

@@ -162,6 +162,8 @@ def require_memory(need: float, what: str, remedy: str, memory_limit: float | st
     budget, held = memory_budget(memory_limit), memory_held()
     if held + need <= budget:
         return
+    if memory_limit is not None and held >= budget:  # however small the table is
+        remedy = "Nothing fits beside Python and its libraries; allow more memory."
     raise MemoryLimitError(
         f"{what} needs {format_bytes(need)} of memory beside the {format_bytes(held)} that the "
         f"process holds already, and it may hold {format_bytes(budget)} in all"

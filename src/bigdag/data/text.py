@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from bigdag.data import content
-from bigdag.data.cells import NUMBER
+from bigdag.data.cells import NUMBER, is_number
 from bigdag.data.content import Choice, Content, TextColumn
 from bigdag.data.labels import MISSING, hold_text, is_header
 from bigdag.data.names import matches
@@ -30,6 +30,7 @@ __all__ = ["TextFile", "read_text"]
 _LONGEST_LINE = 2**30  # bytes
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?', re.I)  # tells Excel the separator
 _COMMA = re.compile(r"[+-]?\d+,\d+(e[+-]?\d+)?", re.I)
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")  # 12,345 or 12,345.6
 _SPACES = " \t\u00a0"  # around a cell
 _SAMPLE = 50  # lines that a header is compared with
 
@@ -272,6 +273,14 @@ def _refuse_decimal_commas(rows: list[list[str]]) -> None:
     columns = {j for j, _ in found}
     points = sum(len(row) > j and "." in row[j] for row in below for j in columns)
     if len(found) > points:
+        elsewhere = any("." in cell and is_number(cell) for row in below for cell in row)
+        if elsewhere and all(_THOUSANDS.fullmatch(cell) for _, cell in found):
+            shown = found[0][1]
+            raise DataError(
+                f"numbers are written with commas in them, such as {shown!r}, beside numbers with "
+                "decimal points. If the commas separate thousands, write the numbers without "
+                f"them, as {shown.replace(',', '')}; if they are decimal commas, write points."
+            )
         raise DataError(
             f"numbers are written with commas in them, such as {found[0][1]!r}. Write them with "
             'decimal points: dec="." in R, decimal="." in pandas; a spreadsheet takes the sign '

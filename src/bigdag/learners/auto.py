@@ -475,7 +475,5 @@ def _kurtosis(
     second = squares.mean(axis=0)
     some = second > 0
     return (
-        float(np.mean((squares[:, some] ** 2).mean(axis=0) / second[some] ** 2))
-        if some.any()
-        else 3.0
+        float(np.mean(((squares[:, some] / second[some]) ** 2).mean(axis=0))) if some.any() else 3.0
     )
