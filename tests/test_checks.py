@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 import bigdag
 from bigdag import simulate
 from bigdag.cli import app
-from bigdag.data.checks import COLUMNS, _intervals
+from bigdag.data.checks import COLUMNS, _intervals, _largest_by_chance
 from bigdag.data.copies import near_copies
+from bigdag.data.sums import linear_relations
 
 
 def found(table):
@@ -76,6 +77,10 @@ DAMAGE = {
         lambda f: f.assign(v2=np.where(np.arange(len(f)) % 2, f["v2"], 0.0)), ["v2"],
     ),
     "units": (lambda f: f.assign(v1=1e6 * f["v1"]), None),
+    "sums": (
+        lambda f: f.assign(total=(f["v1"] - 3 * f["v4"] + f["v6"]).round(3)),
+        ["total", "v1", "v4", "v6"],
+    ),
     "few rows": (lambda f: pd.concat([f, frame_of(len(f), 700).add_prefix("w")], axis=1), []),
 }  # fmt: skip
 
@@ -277,6 +282,34 @@ def test_too_few_rows_or_columns_are_a_warning(rows, columns, word):
     found = bigdag.check(np.random.default_rng(0).normal(size=(rows, columns)))
     assert found["finding"].tolist() == [word]
     assert found["severity"].tolist() == ["warning"]
+
+
+def test_two_totals_are_two_groups_and_few_rows_say_nothing():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 9)) * 10.0 ** np.arange(-4, 5)
+    X[:, 2] = X[:, 0] + X[:, 1]
+    X[:, 8] = X[:, 4] - X[:, 5] / 7
+    assert linear_relations(X, np.arange(9)) == [[0, 1, 2], [4, 5, 8]]
+    assert linear_relations(X[:17], np.arange(9)) == []
+    X[::3, 6] = np.nan
+    assert linear_relations(X, np.arange(9)) == [[0, 1, 2], [4, 5, 8]]
+
+
+def test_shares_of_a_whole_are_told_and_near_relations_are_not():
+    rng = np.random.default_rng(1)
+    shares = rng.dirichlet(np.ones(6), size=200)
+    assert "sums" in bigdag.check(shares)["finding"].tolist()
+    shares[:, 0] += 0.01 * rng.normal(size=200)
+    assert "sums" not in bigdag.check(shares)["finding"].tolist()
+
+
+def test_the_largest_correlation_by_chance_is_that_of_simulated_tables():
+    rng = np.random.default_rng(2)
+    above = []
+    for _ in range(200):
+        C = np.corrcoef(rng.normal(size=(12, 30)), rowvar=False)
+        above.append(np.sum(np.abs(C[np.triu_indices(30, 1)]) > _largest_by_chance(12, 30)))
+    assert np.mean(above) == pytest.approx(1.0, abs=0.25)
 
 
 def test_missing_values_that_every_method_refuses_are_told_so():

@@ -80,6 +80,7 @@ def _flip(raw: bytes, place: int) -> bytes:
 NUMBERED = "10,20,30\n" + "4,0,7\n9,1,3\n5,2,8\n0,6,3\n"
 CATEGORIES = FRAME.assign(c=pd.Categorical([1, 2, 1, 2, 1, 2, 1, 2, 1]))
 
+UNITS = "a,b\n{}\n" + "\n".join(f"{k}.5,{k * k % 7}" for k in range(30))
 BAD = {
     # Headers and row labels that cannot be told from data.
     "counted header": ("t.csv", NUMBERED, "--header or --no-header"),
@@ -106,6 +107,12 @@ BAD = {
     "one row": ("t.csv", "a,b\n1.5,2.5\n", "1 sample"),
     "names twice": ("t.csv", CSV.replace("b", "a", 1), "must be unique"),
     "names twice in Parquet": ("t.parquet", None, "must be unique"),
+    "a line of units": ("t.csv", UNITS.format("mg,g/l"), "take this line out"),
+    "a line of totals": ("t.csv", UNITS.format("1,2") + "\nall,of it", "a line of totals"),
+    "a title": ("t.csv", "My study\na,b\n1,2\n3,4\n", "a title or remarks"),
+    "bars": ("t.csv", "a|b\n1|2\n3|4\n", "write the line sep=| above"),
+    "commas in a .tsv": ("t.tsv", "a,b,c\n1,2,0\n3,4,0\n", "write the line sep=, above"),
+    "millions": ("t.csv", 'a,b\n"1,234,567",2\n"2,345,678",4\n', "as 1234567"),
     "decimal commas": ("t.csv", "a;b\n1,5;2,5\n2,5;7,5\n", "decimal points"),
     "mixed separators": ("t.csv", CSV.replace(",", ";", 7), "line"),
     "a mark that is not closed": ("t.csv", '"a,b\n' + "1,2\n3,5\n" * 20, "cells, expected 1"),

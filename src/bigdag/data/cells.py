@@ -85,6 +85,8 @@ def refuse_columns(
             except (ValueError, OverflowError):
                 pass
     more = f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
+    if (d or len(names)) == 1 and isinstance(value := example(bad[0])[1], str):
+        sign += _other_separator(value)
     error = DataTypeError if reason or times else DataError
     raise error(
         f"{len(bad)} of {d or len(names)} columns hold text or other values that are not numbers: "
@@ -97,6 +99,18 @@ def refuse_columns(
             if categories
             else ""
         )
+    )
+
+
+def _other_separator(cell: str) -> str:
+    """Say which sign may separate the cells of a table that was read as one column."""
+    found = max("|;,\t:", key=cell.count)
+    if not cell.count(found):
+        return ""
+    written = "a tab" if found == "\t" else repr(found)
+    return (
+        f" The table has one column only. If {written} separates its cells, write the line "
+        f"sep={found} above the names."
     )
 
 
@@ -129,6 +143,8 @@ def _refuse_cells(
     counts: Callable[[int], tuple[int, int]],
 ) -> NoReturn:
     """Raise the error for columns of numbers in which some cells are none."""
+    if len(bad) > 1 and len({example(j)[0] for j in bad}) == max(counts(j)[0] for j in bad) == 1:
+        _refuse_row(bad, names, example)
     shown = []
     for j in bad[:_SHOWN]:
         (row, value), (texts, cells) = example(j), counts(j)
@@ -143,6 +159,25 @@ def _refuse_cells(
         f"{columns} of numbers {hold} {what}: {', '.join(shown)}{more}. "
         f"{cell_advice(example(bad[0])[1])} Or leave "
         f"{'the column' if len(bad) == 1 else 'these columns'} out: drop= (--drop)."
+    )
+
+
+def _refuse_row(
+    bad: Sequence[int], names: Sequence[str], example: Callable[[int], tuple[int, Any]]
+) -> NoReturn:
+    """Raise the error for text in one row of several columns of numbers."""
+    row = example(bad[0])[0]
+    shown = [f"{example(j)[1]!r} in {names[j]!r}" for j in bad[:_SHOWN]]
+    more = f" and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
+    reason = (
+        "If it holds units, take this line out of the file; if it holds the names of the columns, "
+        "take out the line above it instead."
+        if row == 1
+        else "If it is a line of totals, of units or of remarks, take it out of the file."
+    )
+    raise DataError(
+        f"row {row:,} holds text in {len(bad):,} columns of numbers: {', '.join(shown)}{more}. "
+        f"{reason}"
     )
 
 

@@ -18,6 +18,7 @@ from bigdag.data.dataset import LARGEST
 from bigdag.data.missing import MOST_MISSING, apart, likely_codes, missing_counts, seen_in
 from bigdag.data.raw import Raw, raw_table
 from bigdag.data.scales import Facts, Scale, best_scale, column_facts
+from bigdag.data.sums import linear_relations
 from bigdag.data.transforms import normal_scores
 from bigdag.errors import few_names
 
@@ -25,6 +26,7 @@ __all__ = ["COLUMNS", "Finding", "as_frame", "check", "findings"]
 
 _MANY_ZEROS = 0.3  # the share of values of a column that are exactly zero
 _WIDE = 2  # times as many columns as rows are far more
+_STRONG = 0.7  # a correlation
 _UNITS, _MOST_UNITS = 1e3, 1e4  # ratios of deviations: of 5 and 95 %, of the least and largest
 _ROW_COLUMNS = 64  # that tell whether two rows are the same
 _MANY_REPEATS = 0.01  # of all rows
@@ -170,6 +172,7 @@ def _all(raw: Raw) -> Iterator[Finding]:
             "--duplicates group makes one variable of each group.",
         )  # fmt: skip
     ordinary = live & ~numbering
+    yield from _relations(X, names, live, groups)
     yield from _repeats(X, np.flatnonzero(ordinary & ~facts.whole))
     yield from _scales(X, names, facts, ordinary)
     yield from _batches(X, names, facts, ordinary, raw)
@@ -185,12 +188,51 @@ def _all(raw: Raw) -> Iterator[Finding]:
             "Find more rows; ten for each column tell much more.",
         )  # fmt: skip
     elif d > _WIDE * n:
+        by_chance = _largest_by_chance(n, int(live.sum()))
         yield Finding(
-            "few rows", "note", (), f"{d:,} columns, but {n:,} rows",
-            "only strong relations can be told from chance, and weak arcs are missed",
+            "few rows", "warning" if by_chance > _STRONG else "note", (),
+            f"{d:,} columns, but {n:,} rows, of which chance alone makes correlations of up to "
+            f"{by_chance:.2f}",
+            "only stronger relations can be told from chance, and weak arcs are missed",
             "Keep columns that matter: --keep; trust only the strongest arcs.",
         )  # fmt: skip
     yield from _units(names, facts, ordinary)
+
+
+def _largest_by_chance(n: int, d: int) -> float:
+    """Return the correlation that one pair of d unrelated Gaussian columns is expected to exceed.
+
+    Of n samples, the square of a correlation has a beta distribution.
+
+    Examples
+    --------
+    >>> round(_largest_by_chance(20, 300), 2), round(_largest_by_chance(1000, 300), 2)
+    (0.8, 0.13)
+    """
+    from scipy.special import betaincinv
+
+    pairs = max(d * (d - 1) / 2, 1)
+    return float(np.sqrt(1 - betaincinv((n - 2) / 2, 0.5, 1 / pairs)))
+
+
+def _relations(
+    X: FloatArray, names: Sequence[str], live: npt.NDArray[np.bool_], copies: Sequence[Any]
+) -> Iterator[Finding]:
+    """Find totals and shares; of copies, which are told elsewhere, one is looked at."""
+    looked_at = live.copy()
+    for group in copies:
+        looked_at[list(group)[1:]] = False
+    groups = linear_relations(X, np.flatnonzero(looked_at))
+    if groups:
+        shown = "; ".join(few_names([names[j] for j in group], 12) for group in groups[:3])
+        yield Finding(
+            "sums", "warning", tuple(names[j] for group in groups for j in group),
+            f"{len(groups):,} group{'s' * (len(groups) > 1)} of columns of which one follows "
+            f"exactly from the others, as a total or the last of some shares does: {shown}",
+            "no data can tell which of them follows from the others; arcs among them look sure and "
+            "are arbitrary",
+            "Leave out what is computed from others: --drop.",
+        )  # fmt: skip
 
 
 def _named(names: Sequence[str], chosen: npt.NDArray[np.bool_]) -> tuple[str, ...]:

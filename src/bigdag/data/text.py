@@ -268,17 +268,25 @@ def _is_labelled(cells: list[str], rows: list[list[str]]) -> bool:
 def _refuse_decimal_commas(rows: list[list[str]]) -> None:
     """Refuse numbers with commas in them, which would be text."""
     below = rows[1:] or rows
-    found = [(j, cell) for row in below for j, cell in enumerate(row) if _COMMA.fullmatch(cell)]
+    found = [
+        (j, cell)
+        for row in below
+        for j, cell in enumerate(row)
+        if _COMMA.fullmatch(cell) or _THOUSANDS.fullmatch(cell)
+    ]
     # One such cell among numbers with points is a mistake, which is told with its row.
     columns = {j for j, _ in found}
-    points = sum(len(row) > j and "." in row[j] for row in below for j in columns)
+    points = sum(
+        len(row) > j and "." in row[j] and "," not in row[j] for row in below for j in columns
+    )
     if len(found) > points:
         elsewhere = any("." in cell and is_number(cell) for row in below for cell in row)
-        if elsewhere and all(_THOUSANDS.fullmatch(cell) for _, cell in found):
+        if all(_THOUSANDS.fullmatch(cell) for _, cell in found):
             shown = found[0][1]
+            beside = ", beside numbers with decimal points" if elsewhere else ""
             raise DataError(
-                f"numbers are written with commas in them, such as {shown!r}, beside numbers with "
-                "decimal points. If the commas separate thousands, write the numbers without "
+                f"numbers are written with commas in them, such as {shown!r}{beside}. If the "
+                "commas separate thousands, write the numbers without "
                 f"them, as {shown.replace(',', '')}; if they are decimal commas, write points."
             )
         raise DataError(
@@ -504,9 +512,14 @@ class _Rows:
             if text[start : start + len(written)].tobytes() == written:
                 break
         line += int(np.count_nonzero(text[:start] == newline))
+        above = (
+            " If the first lines are a title or remarks, take them out: the names come first."
+            if row.actual_columns > self.d
+            else ""
+        )
         raise DataError(
             f"line {line} has {row.actual_columns} cell{'s' * (row.actual_columns > 1)}, expected "
-            f"{self.d} as in the first line. Every line must have the same number of cells."
+            f"{self.d} as in the first line. Every line must have the same number of cells.{above}"
         )
 
     def _note_text(self, j: int, cells: pa.ChunkedArray, row: int) -> None:

@@ -1,0 +1,5 @@
+"""``python -m bigdag``."""
+
+from bigdag.cli import main
+
+main()
