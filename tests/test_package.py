@@ -32,7 +32,7 @@ ROOMS = [
     ["evaluation", "metrics"],
     ["simulate"],
     ["experiments"],
-    ["cli"],
+    ["cli", "__main__"],
 ]
 ROOM = {name: depth for depth, names in enumerate(ROOMS) for name in names}
 

@@ -841,6 +841,6 @@ def test_commas_between_thousands_are_not_called_decimal_commas(tmp_path, separa
 def test_a_limit_below_what_python_holds_is_not_blamed_on_the_table(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("a,b\n" + "1.5,2.5\n" * 20)
-    with pytest.raises(MemoryLimitError, match="Nothing fits beside Python") as caught:
+    with pytest.raises(MemoryLimitError, match="Nothing fits beside what it holds") as caught:
         read_table(path, memory_limit="1KB")
     assert "Parquet" not in str(caught.value)  # which would not help

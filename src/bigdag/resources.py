@@ -163,7 +163,7 @@ def require_memory(need: float, what: str, remedy: str, memory_limit: float | st
     if held + need <= budget:
         return
     if memory_limit is not None and held >= budget:  # however small the table is
-        remedy = "Nothing fits beside Python and its libraries; allow more memory."
+        remedy = "Nothing fits beside what it holds: allow more memory."
     raise MemoryLimitError(
         f"{what} needs {format_bytes(need)} of memory beside the {format_bytes(held)} that the "
         f"process holds already, and it may hold {format_bytes(budget)} in all"
