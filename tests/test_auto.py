@@ -164,4 +164,6 @@ def test_columns_in_very_large_units_give_no_warnings_of_numpy():
     X = rng.normal(size=(50, 4)) * np.array([1e-60, 1.0, 1e100, 1e144])
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        AutoDAG().fit(X)
+        model = AutoDAG().fit(X)
+    assert model.dag_.n_nodes == 4
+    assert np.isfinite(model.dag_.weights.data).all()

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.special import betaincinv
 
 from bigdag.data.cells import Categories, cell_advice, is_slip
 from bigdag.data.convert import FloatArray, column_blocks
@@ -209,8 +210,6 @@ def _largest_by_chance(n: int, d: int) -> float:
     >>> round(_largest_by_chance(20, 300), 2), round(_largest_by_chance(1000, 300), 2)
     (0.8, 0.13)
     """
-    from scipy.special import betaincinv
-
     pairs = max(d * (d - 1) / 2, 1)
     return float(np.sqrt(1 - betaincinv((n - 2) / 2, 0.5, 1 / pairs)))
 
