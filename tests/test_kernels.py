@@ -107,3 +107,23 @@ def test_names_are_sorted_with_their_keys(seed):
     assert np.array_equal(keys, np.sort(before))
     assert np.array_equal(before[names], keys)
     assert sorted(names) == list(range(len(keys)))
+
+
+def test_an_error_inside_of_another_kernel_reaches_python():
+    """What is only linked into its callers has no environment of its own."""
+
+    @kernel(inside=True)
+    def share(whole, parts):
+        if parts < 0:
+            raise ValueError("fewer than no parts")
+        return whole // parts
+
+    @kernel
+    def outer(whole, parts):
+        return share(whole, parts)
+
+    assert outer(7, 2) == 3
+    with pytest.raises(ZeroDivisionError):
+        outer(7, 0)
+    with pytest.raises(ValueError, match="fewer than no parts"):
+        outer(7, -1)

@@ -27,7 +27,9 @@ from typing import Any
 
 import llvmlite
 import numba
+from llvmlite import binding
 from numba.core import compiler, event, serialize
+from numba.core.codegen import JITCodeLibrary
 from numba.core.registry import CPUDispatcher
 
 __all__ = ["Stopwatch", "cache_folder", "compiling_seconds", "kernel", "on_compiling"]
@@ -52,8 +54,9 @@ def kernel(
     function : callable
         What numba can compile.
     inside : bool, default=False
-        Other kernels call it. Then it compiles sooner, in less than half of the time where it takes
-        many arrays, as nothing is made that takes its arguments out of Python's objects.
+        Other kernels call it. Then it compiles sooner, as nothing is made that takes its arguments
+        out of Python's objects, and as it is optimised and turned into machine code with those that
+        call it, not by itself, too.
     **options
         Of ``numba.njit``, such as ``fastmath=True``; ``_nrt=False`` for a function that allocates
         nothing, which compiles sooner without counting references.
@@ -78,6 +81,8 @@ def kernel(
     options = {
         "fastmath": False, "no_cfunc_wrapper": True, "no_cpython_wrapper": inside, **options,
     }  # fmt: skip
+    if inside:
+        options["pipeline_class"] = _PartCompiler
     compiled = numba.njit(nogil=True, **options)(function)
     if inside and isinstance(compiled, CPUDispatcher):
         compiled.__class__ = _Inside
@@ -102,6 +107,78 @@ class _Inside(CPUDispatcher):
 def _caller(inner: Any) -> Any:
     """Return a compiled function that Python can call, and that calls this one."""
     return numba.njit(lambda *arguments: inner(*arguments))
+
+
+class _Part(JITCodeLibrary):
+    """Code that is linked into that of its callers, and optimised there; it never runs by itself.
+
+    Numba optimises each function together with all that it calls, so that what stands deep inside
+    of others would be optimised once for every level, and turned into machine code as often.
+    """
+
+    @property
+    def codegen(self) -> Any:
+        """Itself, which numba tells the function's environment."""
+        return self
+
+    def set_env(self, name: str, environment: Any) -> None:
+        """Do nothing: no kernel of ours uses its environment."""
+
+    def _optimize_final_module(self) -> None:
+        """Leave it to the callers."""
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._verify_declare_only_symbols()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:  # noqa: ARG002
+        """Return zero, as numba does where there is no function that Python could call."""
+        return 0
+
+    def serialize_using_object_code(self) -> tuple[str, str, bytes]:
+        """Return what `_rebuilt` makes a part of."""
+        return self.name, "part", self._get_module_for_linking().as_bitcode()
+
+
+def _part(context: Any, name: str) -> Any:
+    library = context.codegen().create_library(name)
+    library.__class__ = _Part
+    return library
+
+
+class _PartCompiler(compiler.Compiler):
+    """Numba's own compiler, whose result is a part."""
+
+    def __init__(self, typing: Any, context: Any, library: Any, *more: Any) -> None:
+        super().__init__(typing, context, library or _part(context, "part"), *more)
+
+
+class _PartLoader:
+    """What numba asks to make a compiled function of what was kept, where that is a part."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self.typing_context = context.typing_context
+        self.get_executable = context.get_executable
+
+    def codegen(self) -> _PartLoader:
+        return self
+
+    def unserialize_library(self, kept: tuple[str, str, bytes]) -> Any:
+        name, _, code = kept
+        part = _part(self._context, name)
+        part._final_module = binding.parse_bitcode(code)
+        part._finalize_final_module()
+        return part
+
+
+def _rebuilt(context: Any, kept: tuple[Any, ...]) -> Any:
+    """Return a compiled function from what was kept of it."""
+    if kept[0][1] != "part":
+        return _numba.CompileResult._rebuild(context, *kept)
+    result = _numba.CompileResult._rebuild(_PartLoader(context), *kept)
+    return result._replace(target_context=context)
 
 
 # ------------------------------------------------------------------ where compiled code is kept
@@ -222,7 +299,7 @@ class _KernelCache:
             digest, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
             if hashlib.sha256(body).digest() != digest:
                 return None
-            return _numba.CompileResult._rebuild(target_context, *pickle.loads(body))
+            return _rebuilt(target_context, pickle.loads(body))
         except FileNotFoundError:
             return None
         except Exception as error:  # whatever is wrong with it, the source is still there

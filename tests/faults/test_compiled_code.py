@@ -172,3 +172,20 @@ def test_somebody_is_told_once_when_compiling_begins():
         numba.njit(lambda x: x + 1)(1)
     compiled.on_compiling(None)
     assert told == [1]
+
+
+# A kernel that only others call, here one that is made for this call.
+INSIDE = "from bigdag.engine.gram import correlation; import numpy as np; "
+INSIDE += "print(correlation(np.array([[3.0], [4.0]]), False, 0, 1))"
+
+
+def test_a_kernel_inside_of_others_is_kept_and_damage_noticed(tmp_path):
+    assert python(INSIDE, tmp_path).stdout == "12.0\n"
+    (file,) = entries(tmp_path / ".cache")
+    content, written = file.read_bytes(), file.stat().st_mtime_ns
+    assert python(INSIDE, tmp_path).stdout == "12.0\n"
+    assert file.stat().st_mtime_ns == written  # read, not compiled again
+    file.write_bytes(content[:500] + bytes([content[500] ^ 1]) + content[501:])
+    done = python(INSIDE, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "12.0\n", "")
+    assert file.read_bytes()[:32] == content[:32]  # and kept again
