@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 import bigdag
 from bigdag import DAG, Knowledge, OrderSearch, simulate
 from bigdag.cli import app
+from bigdag.data import convert
 from bigdag.data.dataset import as_dataset
 from bigdag.engine import exceeding as tiles
 from bigdag.engine import gram as moments
@@ -441,6 +442,43 @@ def test_a_dask_array_that_does_not_fit_is_read_in_one_pass():
     with pytest.warns(match="one pass"):
         data = as_dataset(blocks, memory_limit=limit)
     np.testing.assert_allclose(data.covariance, np.cov(X.T, bias=True), atol=1e-12)
+
+
+@pytest.mark.parametrize("chunks", [(50, 7), (120, 20), (13, 200)])
+def test_a_zarr_array_is_read_by_chunks(tmp_path, monkeypatch, chunks):
+    zarr = pytest.importorskip("zarr")
+    X = table(20).astype(np.float32)
+    stored = zarr.create_array(tmp_path / "t.zarr", shape=X.shape, chunks=chunks, dtype="f4")
+    stored[:] = X
+    parts, read = [], type(stored).__getitem__
+
+    def reading(self, part):
+        parts.append(part)
+        return read(self, part)
+
+    monkeypatch.setattr(type(stored), "__getitem__", reading)
+    monkeypatch.setattr(convert, "_BLOCK", 400)
+    stored = zarr.open_array(tmp_path / "t.zarr", mode="r")
+    np.testing.assert_array_equal(as_dataset(stored).X, as_dataset(X).X)
+    assert len(parts) == -(-120 // min(120, chunks[0])) * (1 if chunks[1] > 7 else 3)
+    here = OrderSearch(criterion="bic").fit(X)
+    same(here, OrderSearch(criterion="bic").fit(stored))
+    same(here, OrderSearch(criterion="bic").fit(dask.array.from_zarr(stored)))
+
+
+def test_a_stored_array_that_does_not_fit_is_read_in_one_pass(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    X = np.random.default_rng(0).normal(size=(200_000, 5))
+    with h5py.File(tmp_path / "t.h5", "w") as file:
+        file["whole"] = X
+        file.create_dataset("chunks", data=X, chunks=(1000, 5))
+        for name in ("whole", "chunks"):
+            file[name][:]  # what h5py itself keeps is there before
+            limit = memory_held() + 28 * 2**20
+            with pytest.warns(match="one pass"):
+                data = as_dataset(file[name], memory_limit=limit)
+            np.testing.assert_allclose(data.covariance, np.cov(X.T, bias=True), atol=1e-12)
+            np.testing.assert_array_equal(as_dataset(file[name][:99]).X, as_dataset(X[:99]).X)
 
 
 def test_a_dask_array_of_unknown_size_is_refused():

@@ -138,7 +138,7 @@ def on_dask(cluster: Any, *, folder: str | os.PathLike[str] | None = None) -> It
     ...     with bigdag.on_dask(client):
     ...         model = OrderSearch(criterion="bic").fit(X)
     ...     with bigdag.on_dask(client, folder="/shared/scratch"):
-    ...         model = OrderSearch(criterion="bic").fit("/shared/genes.parquet")
+    ...         model = OrderSearch(criterion="bic").fit(zarr.open_array("/shared/genes.zarr"))
     >>> with bigdag.on_dask("tcp://10.0.0.1:8786", folder="/no/such/folder"):
     ...     pass
     Traceback (most recent call last):
