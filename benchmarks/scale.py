@@ -203,7 +203,14 @@ def announced(sizes: tuple[int, ...]) -> None:
 
 
 def on_cluster(d: int) -> None:
-    """Fit in threads and on two workers of one thread each, in turns, and compare."""
+    """Fit in threads and on two workers of one thread each, in turns, and compare.
+
+    On the workers once with the rows sent to them, and once with the rows in a folder. The share of
+    the work that is theirs is also given of processor time, which other work on the machine does
+    not change.
+    """
+    import tempfile
+
     from distributed import Client, LocalCluster
 
     import bigdag
@@ -220,15 +227,25 @@ def on_cluster(d: int) -> None:
                 OrderSearch(criterion=criterion).fit(X[:60, : min(d, 8000)])
             began = time.perf_counter()
             here = OrderSearch(criterion=criterion).fit(X)
-            middle = time.perf_counter()
-            with bigdag.on_dask(client) as executor:
-                there = OrderSearch(criterion=criterion).fit(X)
-            seconds = time.perf_counter() - middle
-        same = bool((here.weights_ != there.weights_).nnz == 0)
-        shown({"part": "dask", "criterion": criterion, "d": d, "threads": middle - began,
-               "dask": seconds, "ratio": seconds / (middle - began), "same": same,
-               "share_distributed": executor.seconds / seconds,
-               "pieces": executor.n_pieces})  # fmt: skip
+            threads = time.perf_counter() - began
+            for folder in (None, tempfile.TemporaryDirectory()):
+                cpu = -time.process_time(), -sum(client.run(time.process_time).values())
+                began = time.perf_counter()
+                where = None if folder is None else folder.name
+                with bigdag.on_dask(client, folder=where) as executor:
+                    there = OrderSearch(criterion=criterion).fit(X)
+                seconds = time.perf_counter() - began
+                own = cpu[0] + time.process_time()
+                theirs = cpu[1] + sum(client.run(time.process_time).values())
+                same = bool((here.weights_ != there.weights_).nnz == 0)
+                shown({"part": "dask", "criterion": criterion, "d": d, "threads": threads,
+                       "dask": seconds, "ratio": seconds / threads, "same": same,
+                       "share_distributed": executor.seconds / seconds,
+                       "share_of_processor_time": theirs / (own + theirs),
+                       "pieces": executor.n_pieces, "read": executor.n_read,
+                       "sent": executor.n_sent})  # fmt: skip
+                if folder is not None:
+                    folder.cleanup()
 
 
 def killed(d: int) -> None:

@@ -8,6 +8,8 @@ import signal
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
 
 import dask.array
 import numpy as np
@@ -19,14 +21,21 @@ from typer.testing import CliRunner
 import bigdag
 from bigdag import DAG, Knowledge, OrderSearch, simulate
 from bigdag.cli import app
+from bigdag.data import convert
 from bigdag.data.dataset import as_dataset
 from bigdag.engine import exceeding as tiles
 from bigdag.engine import gram as moments
 from bigdag.engine import on_dask as module
-from bigdag.engine import on_worker
+from bigdag.engine import on_worker, rows_file
 from bigdag.engine.executor import Task, executing
 from bigdag.engine.gram import Gram
-from bigdag.errors import BigdagError, DataError, MemoryLimitError, ParameterError
+from bigdag.errors import (
+    BigdagError,
+    ClusterWarning,
+    DataError,
+    MemoryLimitError,
+    ParameterError,
+)
 from bigdag.resources import memory_held
 
 
@@ -435,7 +444,251 @@ def test_a_dask_array_that_does_not_fit_is_read_in_one_pass():
     np.testing.assert_allclose(data.covariance, np.cov(X.T, bias=True), atol=1e-12)
 
 
+@pytest.mark.parametrize("chunks", [(50, 7), (120, 20), (13, 200)])
+def test_a_zarr_array_is_read_by_chunks(tmp_path, monkeypatch, chunks):
+    zarr = pytest.importorskip("zarr")
+    X = table(20).astype(np.float32)
+    stored = zarr.create_array(tmp_path / "t.zarr", shape=X.shape, chunks=chunks, dtype="f4")
+    stored[:] = X
+    parts, read = [], type(stored).__getitem__
+
+    def reading(self, part):
+        parts.append(part)
+        return read(self, part)
+
+    monkeypatch.setattr(type(stored), "__getitem__", reading)
+    monkeypatch.setattr(convert, "_BLOCK", 400)
+    stored = zarr.open_array(tmp_path / "t.zarr", mode="r")
+    np.testing.assert_array_equal(as_dataset(stored).X, as_dataset(X).X)
+    assert len(parts) == -(-120 // min(120, chunks[0])) * (1 if chunks[1] > 7 else 3)
+    here = OrderSearch(criterion="bic").fit(X)
+    same(here, OrderSearch(criterion="bic").fit(stored))
+    same(here, OrderSearch(criterion="bic").fit(dask.array.from_zarr(stored)))
+
+
+def test_a_stored_array_that_does_not_fit_is_read_in_one_pass(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    X = np.random.default_rng(0).normal(size=(200_000, 5))
+    with h5py.File(tmp_path / "t.h5", "w") as file:
+        file["whole"] = X
+        file.create_dataset("chunks", data=X, chunks=(1000, 5))
+        for name in ("whole", "chunks"):
+            file[name][:]  # what h5py itself keeps is there before
+            limit = memory_held() + 28 * 2**20
+            with pytest.warns(match="one pass"):
+                data = as_dataset(file[name], memory_limit=limit)
+            np.testing.assert_allclose(data.covariance, np.cov(X.T, bias=True), atol=1e-12)
+            np.testing.assert_array_equal(as_dataset(file[name][:99]).X, as_dataset(X[:99]).X)
+
+
 def test_a_dask_array_of_unknown_size_is_refused():
     X = dask.array.from_array(np.eye(4), chunks=2)
     with pytest.raises(DataError, match="compute_chunk_sizes"):
         as_dataset(X[X[:, 0] > 0])
+
+
+# ------------------------------------------------------------------ rows in a folder
+
+
+def test_workers_map_the_rows_from_a_folder_and_the_file_goes_at_the_end(client, small, tmp_path):
+    X, seen = table(), []
+    here = OrderSearch(criterion="bic").fit(X)
+
+    def look(state):
+        seen.append([(p.name[:12], p.suffix) for p in tmp_path.iterdir()])
+
+    with bigdag.on_dask(client, folder=tmp_path) as cluster:
+        there = OrderSearch(criterion="bic", callback=look).fit(X)
+        assert cluster.n_read >= 1
+        assert cluster.n_sent == 0
+        assert not list(tmp_path.iterdir())
+    same(here, there)
+    assert seen[0] == [("bigdag-rows-", ".npy")]
+    assert dropped(client)
+
+
+def test_no_file_is_left_of_a_fit_that_failed_or_of_a_gram_that_nobody_holds(
+    client, small, tmp_path
+):
+    def failing(state):
+        raise ZeroDivisionError
+
+    with bigdag.on_dask(client, folder=tmp_path) as executor:
+        with pytest.raises(ZeroDivisionError):
+            OrderSearch(criterion="bic", callback=failing).fit(table())
+        assert executor.n_read >= 1
+        assert not list(tmp_path.iterdir())
+        gram = Gram(as_dataset(table()), hold=False, n_jobs=1)
+        gram.spread(Sleeping(0), 260, 20)
+        assert len(list(tmp_path.iterdir())) == 1
+        del gram
+        gc.collect()
+        assert not list(tmp_path.iterdir())
+
+
+def test_the_file_stays_until_pieces_that_were_given_up_have_ended(client, small, tmp_path):
+    with executing(module.OnDask(client, tmp_path)):
+        gram = Gram(as_dataset(table()), hold=False, n_jobs=1)
+    until = time.monotonic() + 1.5
+    found = gram.spread(Sleeping(4), 260, 65, lambda: time.monotonic() > until)
+    assert found == [None] * 4
+    closing = time.monotonic()
+    gram.close()
+    assert time.monotonic() - closing > 0.5
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_worker_that_does_not_see_the_folder_is_sent_the_rows(
+    client, small, tmp_path, monkeypatch
+):
+    blind, submit = sorted(module.workers_of(client))[0], client.submit
+
+    def elsewhere(function, *args, **more):
+        if function is on_worker.hold_rows and more["workers"] == [blind] and args[-1]:
+            args = (*args[:-1], args[-1]._replace(path="/no/such/folder/rows.npy"))
+        return submit(function, *args, **more)
+
+    monkeypatch.setattr(client, "submit", elsewhere)
+    told = rf"{blind} cannot read the rows in {tmp_path} \(No such file or directory\)"
+    with pytest.warns(ClusterWarning, match=told) as all_told:
+        assert read_and_sent(client, tmp_path) == (1, 1)
+    assert len(all_told) == 1
+
+
+def read_and_sent(client, folder):
+    """Have work done that lasts until both workers have the rows; count how they came to them."""
+    executor = module.OnDask(client, folder)
+    with executing(executor):
+        gram = Gram(as_dataset(table()), hold=False, n_jobs=1)
+    sums = gram.Z.sum(axis=1)
+    found = gram.spread(Sleeping(0.02), 260, 2)
+    np.testing.assert_array_equal(np.concatenate([part for (part,) in found]), sums)
+    gram.close()
+    return executor.n_read, executor.n_sent
+
+
+@pytest.mark.parametrize(("other", "why"), [
+    (lambda Z: Z[::-1], "it holds other rows"),
+    (lambda Z: Z[:-1], "it holds another table"),
+    (lambda Z: Z.astype(np.float32), "it holds another table"),
+    (None, r"\w+"),
+])  # fmt: skip
+def test_another_file_of_the_same_name_is_not_taken_for_the_rows(
+    client, small, tmp_path, monkeypatch, other, why
+):
+    """As where two machines have a folder of that name each."""
+    write = rows_file.written_rows
+
+    def replaced(folder, Z):
+        file = write(folder, Z)
+        if other is None:
+            Path(file.path).write_bytes(b"something else")
+        else:
+            np.save(file.path, other(Z))
+        return file
+
+    monkeypatch.setattr(module, "written_rows", replaced)
+    with pytest.warns(ClusterWarning, match=rf"cannot read the rows in .* \({why}"):
+        assert read_and_sent(client, tmp_path) == (0, 2)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_worker_is_killed_while_it_reads_the_rows(small, tmp_path, monkeypatch):
+    X = table()
+    here = OrderSearch(criterion="bic").fit(X)
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        submit, killed = client.submit, []
+
+        def die(*args):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        def one_dies(function, *args, **more):
+            if function is on_worker.hold_rows and not killed:
+                killed.append(more["workers"][0])
+                return submit(die, *args, **more)
+            return submit(function, *args, **more)
+
+        monkeypatch.setattr(client, "submit", one_dies)
+        with bigdag.on_dask(client, folder=tmp_path) as executor:
+            there = OrderSearch(criterion="bic").fit(X)
+        assert killed
+        assert executor.n_read >= 1
+        assert executor.n_sent == 0
+    same(here, there)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_before_the_work(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    for folder, told in [
+        (tmp_path / "none", "There is no folder"),
+        (tmp_path / "file", "is no folder"),
+        (7, "folder must be the path"),
+    ]:
+        with pytest.raises(ParameterError, match=told), bigdag.on_dask("tcp://a:1", folder=folder):
+            pass
+
+    def refuse(**more):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(rows_file.tempfile, "TemporaryFile", refuse)
+    told = f"cannot be written to the folder {tmp_path}: Permission denied"
+    with pytest.raises(ParameterError, match=told), bigdag.on_dask("tcp://a:1", folder=tmp_path):
+        pass
+
+
+def test_a_folder_without_room_is_told_before_the_work_and_leaves_nothing(
+    client, small, tmp_path, monkeypatch
+):
+    with bigdag.on_dask(client, folder=tmp_path):
+        with monkeypatch.context() as patch:
+            patch.setattr(rows_file.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
+            with pytest.raises(BigdagError, match=r"take .* and the folder .* has .*KB left"):
+                OrderSearch(criterion="bic").fit(table())
+        with monkeypatch.context() as patch:
+            patch.setattr(rows_file, "_BLOCK", 8 * 120 * 100)
+            full, calls = np.ascontiguousarray, []
+
+            def running_out(*args, **more):
+                calls.append(1)
+                if len(calls) > 1:
+                    raise OSError(28, "No space left on device")
+                return full(*args, **more)
+
+            patch.setattr(rows_file, "np", SimpleNamespace(
+                ascontiguousarray=running_out, lib=np.lib, float64=np.float64
+            ))  # fmt: skip
+            with pytest.raises(BigdagError, match=r"No space left on device\. Make room"):
+                OrderSearch(criterion="bic").fit(table())
+        assert not list(tmp_path.iterdir())
+
+
+def test_the_command_with_a_folder(client, tmp_path, monkeypatch):
+    monkeypatch.setattr(tiles, "_ROWS", 32)
+    monkeypatch.setattr(OrderSearch, "_hold", lambda self, d, only_moments: only_moments)
+    frame = pd.DataFrame(table(), columns=[f"g{i}" for i in range(260)])
+    frame.to_parquet(tmp_path / "t.parquet")
+    (tmp_path / "shared").mkdir()
+    read, arrived = [], module.OnDask.arrived
+    monkeypatch.setattr(
+        module.OnDask, "arrived", lambda self, mapped: (read.append(mapped), arrived(self, mapped))
+    )
+    command = ["fit", str(tmp_path / "t.parquet"), "--method", "order-search-bic", "--force",
+               "--out", str(tmp_path / "out.parquet")]  # fmt: skip
+    assert CliRunner().invoke(app, command).exit_code == 0
+    here = DAG.load(tmp_path / "out.parquet")
+    command += ["--dask-folder", str(tmp_path / "shared")]
+    done = CliRunner().invoke(app, [*command, "--dask", client.scheduler.address])
+    assert done.exit_code == 0, done.output
+    assert read
+    assert all(read)
+    assert DAG.load(tmp_path / "out.parquet") == here
+    assert not list((tmp_path / "shared").iterdir())
+    done = CliRunner().invoke(app, command)
+    assert (done.exit_code, "--dask-folder goes with --dask" in done.output) == (2, True)
+    command[-1] = str(tmp_path / "none")
+    done = CliRunner().invoke(app, [*command, "--dask", "tcp://127.0.0.1:1"])
+    assert (done.exit_code, "There is no folder" in done.output) == (2, True)

@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, requires
 
 __all__ = [
     "BigdagError",
+    "ClusterWarning",
     "DataError",
     "DataWarning",
     "GraphError",
@@ -57,6 +58,10 @@ class OutputExistsError(BigdagError, FileExistsError):
 
 class DataWarning(UserWarning):
     """The data can be learnt from, but hold something the user should know of."""
+
+
+class ClusterWarning(UserWarning):
+    """The work goes on, but not on the cluster as it was asked for."""
 
 
 def missing_extra(package: str, extra: str, purpose: str) -> MissingExtraError:

@@ -40,6 +40,7 @@ from bigdag.cli.options import (
     Covariance,
     Cut,
     Dask,
+    DaskFolder,
     Device,
     Drop,
     Duplicates,
@@ -127,6 +128,7 @@ def fit(
     feature_fraction: FeatureFraction = None,
     checkpoint: Checkpoint = None,
     dask: Dask = None,
+    dask_folder: DaskFolder = None,
     transform: Transform = None,
     missing: Missing = None,
     missing_code: MissingCode = None,
@@ -184,6 +186,7 @@ def fit(
         (dask is not None and not (by_search or search or bootstrap or automatic),
          "--dask goes with --bootstrap, or with a search over orders: --method auto, "
          "order-search or order-search-bic, or --search."),
+        (dask_folder is not None and dask is None, "--dask-folder goes with --dask ADDRESS."),
         (radius is not None and target is None, "--radius goes with --target."),
         (check_units and bootstrap is not None,
          "--check-units fits a second time in other units, and goes without --bootstrap."),
@@ -195,6 +198,10 @@ def fit(
          "--check-units goes with a method that is named. The automatic method says by itself "
          "whether its answer depends on the units."),
     )  # fmt: skip
+    if dask_folder is not None:
+        from bigdag.engine.rows_file import checked_folder
+
+        checked_folder(dask_folder)
     output = check_output(out, force)
     page_output = None
     if page is not None:
@@ -254,7 +261,7 @@ def fit(
         if not quiet:
             _announce(recipe, data)
         with interruptible():  # from here on a signal ends the fit, and what it has is written
-            with _on_cluster(dask):
+            with _on_cluster(dask, dask_folder):
                 found = recipe.follow(data, progress.callback)
             dag, uncut = _cut(recipe, found, data)
             if around is not None:
@@ -355,13 +362,13 @@ def _announce(recipe: Recipe, data: Dataset) -> None:
 _QUICK = 1000  # variables that take less than a minute
 
 
-def _on_cluster(address: str | None) -> AbstractContextManager[Any]:
+def _on_cluster(address: str | None, folder: Path | None) -> AbstractContextManager[Any]:
     """Return a context in which fits work on a Dask cluster, or as usual without one."""
     if address is None:
         return nullcontext()
     from bigdag.experiments.run.cluster import fits_on_cluster
 
-    return fits_on_cluster(address)
+    return fits_on_cluster(address, folder)
 
 
 def _cut(recipe: Recipe, found: Outcome, data: Dataset) -> tuple[DAG, str | None]:

@@ -17,7 +17,13 @@ import typer
 from typer.core import TyperGroup
 
 from bigdag import __version__
-from bigdag.errors import BigdagError, DataWarning, OutputExistsError, ParameterError
+from bigdag.errors import (
+    BigdagError,
+    ClusterWarning,
+    DataWarning,
+    OutputExistsError,
+    ParameterError,
+)
 from bigdag.interrupts import ends_like_ctrl_c
 
 __all__ = ["app"]
@@ -42,7 +48,8 @@ class _Words(TyperGroup):
         from bigdag.terminal import printable
 
         with ends_like_ctrl_c(), warnings.catch_warnings():
-            warnings.simplefilter("always", DataWarning)
+            for kind in (DataWarning, ClusterWarning):
+                warnings.simplefilter("always", kind)
             warnings.showwarning = messages.warning_printer()
             try:
                 return super().invoke(ctx)

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.text import Text
 
 from bigdag.cli.console import duration, said_duration
-from bigdag.errors import DataWarning
+from bigdag.errors import ClusterWarning, DataWarning
 from bigdag.terminal import printable
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ def show_error(text: str) -> None:
 
 
 def warning_printer() -> Callable[..., None]:
-    """Return a replacement of ``warnings.showwarning``: a `DataWarning` becomes a clean line."""
+    """Return a replacement of ``warnings.showwarning``: ours become a clean line."""
     usual = warnings.showwarning
 
     def show(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
-        if issubclass(category, DataWarning):
+        if issubclass(category, DataWarning | ClusterWarning):
             _message("Warning", "bold yellow", str(message))
         else:
             usual(message, category, *where, **more)

@@ -141,6 +141,14 @@ Dask = Annotated[
         help="Do the large parts of the fit, and the resamples, on this scheduler's Dask cluster."
     ),
 ]
+DaskFolder = Annotated[
+    Path | None,
+    option(
+        help="A folder that this machine and the workers of --dask see under the same path: the "
+        "rows are written there once, for workers to map them, and deleted at the end. Without "
+        "it, they are sent to every worker."
+    ),
+]
 MinProb = Annotated[
     float | None,
     option(help="Keep only pairs that are joined with at least this probability."),

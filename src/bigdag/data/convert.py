@@ -155,6 +155,8 @@ def matrix_of(
         return _pandas_matrix(table, memory_limit)
     if _is_dask_array(table):
         return _dask_matrix(table, memory_limit), None
+    if _is_stored_array(table):
+        return _stored_matrix(table, memory_limit), None
     if hasattr(table, "__arrow_c_stream__") and not isinstance(table, pd.Series):
         try:
             arrow = table if isinstance(table, pa.Table) else pa.table(table)
@@ -247,6 +249,35 @@ def _dask_matrix(table: Any, memory_limit: float | str | None) -> FloatArray:
     return X
 
 
+def _is_stored_array(table: Any) -> bool:
+    """Tell whether a table is a two-dimensional array of numbers that is read by parts.
+
+    Those are arrays of Zarr and of HDF5 files (h5py). Dask's have chunks of several sizes.
+    """
+    if isinstance(table, np.ndarray) or not hasattr(table, "chunks"):
+        return False
+    shape, dtype = getattr(table, "shape", ()), getattr(table, "dtype", None)
+    chunks = () if table.chunks is None else table.chunks  # None: all of it is one piece
+    numbers = isinstance(dtype, np.dtype) and dtype.kind in "biuf"
+    whole = all(isinstance(size, int | np.integer) for size in (*shape, *chunks))
+    return numbers and whole and len(shape) == 2 and hasattr(type(table), "__getitem__")
+
+
+def _stored_matrix(table: Any, memory_limit: float | str | None) -> FloatArray:
+    """Return a stored array as a matrix, read some of its chunks at a time."""
+    n, d = map(int, table.shape)
+    X = _own_matrix(n, d, memory_limit)
+    rows, columns = map(int, table.chunks or (1, d))
+    columns *= max(1, _BLOCK // max(1, rows * columns))
+    rows *= max(1, _BLOCK // max(1, rows * min(columns, d)))
+    for start in range(0, n, max(1, rows)):
+        for first in range(0, d, max(1, columns)):
+            part = slice(start, min(start + rows, n)), slice(first, min(first + columns, d))
+            with np.errstate(over="ignore"):  # an overflow gives inf, refused with its place
+                X[part] = table[part]
+    return X
+
+
 def _sparse_matrix(table: Any, memory_limit: float | str | None) -> FloatArray:
     """Return a sparse matrix or array of SciPy as a dense matrix, made some lines at a time."""
     if table.ndim != 2:
@@ -282,7 +313,7 @@ def _check_sparse(table: Any) -> None:
 
 
 def rows_of(table: Any) -> Rows | None:
-    """Return the rows of an array, of Dask or NumPy, or a sparse matrix of numbers, or None.
+    """Return the rows of an array (Dask, Zarr, h5py, NumPy) or a sparse matrix of numbers, or None.
 
     Pages of a file that is mapped into the memory are given back after each block: else they would
     count as memory that the process holds.
@@ -309,6 +340,15 @@ def rows_of(table: Any) -> Rows | None:
                 out[...] = table[start:stop].compute()
 
         return Rows(*_known_shape(table), fill_blocks)
+    if _is_stored_array(table):
+
+        def fill_stored(start: int, stop: int, out: FloatArray) -> None:
+            with np.errstate(over="ignore"):
+                out[...] = table[start:stop]
+
+        n, d = map(int, table.shape)
+        step = block_rows(d) + int((table.chunks or (1,))[0])
+        return Rows(n, d, fill_stored, overhead=step * d * table.dtype.itemsize)
     plain = isinstance(table, np.ndarray) and not np.ma.isMaskedArray(table)
     if not plain or table.ndim != 2 or table.dtype.kind not in "biuf":
         return None

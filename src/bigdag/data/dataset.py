@@ -175,9 +175,10 @@ def as_dataset(
     ----------
     table : array, data frame or Dataset, of shape (n_samples, n_features)
         A NumPy array of any real dtype and memory order, a Dask array, which is gathered block by
-        block, a sparse matrix or array of SciPy, a pandas or polars DataFrame, an Arrow table, an
-        AnnData, any object with ``__arrow_c_stream__``, ``__dataframe__`` or ``__array__``, or a
-        sequence of rows. It is copied, never changed. A `Dataset` is returned as it is.
+        block, an array of Zarr or of an HDF5 file (h5py), which is read chunk by chunk, a sparse
+        matrix or array of SciPy, a pandas or polars DataFrame, an Arrow table, an AnnData, any
+        object with ``__arrow_c_stream__``, ``__dataframe__`` or ``__array__``, or a sequence of
+        rows. It is copied, never changed. A `Dataset` is returned as it is.
     names : sequence of str, optional
         The names of the columns, in place of those that `table` has. The labels of a pandas
         DataFrame that are not text become text: 2019 is "2019", a date is in ISO form as in
@@ -185,9 +186,9 @@ def as_dataset(
         ones. The labels 0, 1, 2, ... that pandas and anndata make up are no names.
     memory_limit : float or str, optional
         What the whole process may hold, in bytes or as in "4GB"; by default what the machine can
-        spare. An array (also one that is mapped from a file, as by ``numpy.memmap``) or a sparse
-        matrix that does not fit, while its covariance matrix does, is read in one pass, and the
-        Dataset holds its means and covariances in place of the samples.
+        spare. An array (also one that is mapped from a file, as by ``numpy.memmap``, or that is
+        stored in one) or a sparse matrix that does not fit, while its covariance matrix does, is
+        read in one pass, and the Dataset holds its means and covariances in place of the samples.
     layer : str, optional
         The layer of an AnnData, in place of its X.
     copies : int, default=1

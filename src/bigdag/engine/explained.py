@@ -24,7 +24,8 @@ __all__ = ["r_squared_of_correlations", "r_squared_of_rows"]
 
 _RIDGE = 1e-12  # keeps exact copies of a variable from breaking the factorisation
 _LEAST_SHRINKAGE = 1e-6
-_BLOCK = 2**22  # values of the rows that are worked on at a time
+_BLOCK = 2**20  # values of the rows that are worked on at a time
+_STRIP = 128  # rows of the samples' inner products that are a piece
 
 
 def r_squared_of_rows(Z: NDArray[np.float64], gram: Gram | None = None) -> NDArray[np.float64]:
@@ -48,7 +49,7 @@ def r_squared_of_rows(Z: NDArray[np.float64], gram: Gram | None = None) -> NDArr
     d_live = int(varies.sum())
     if n > d_live:
         return r_squared_of_correlations(Z @ Z.T, n, overwrite=True)
-    inner = Z.T @ Z  # (n, n), with the same sum of squares as C
+    inner = Z.T @ Z if gram is None else _inner(gram)  # (n, n), with the sum of squares of C
     size, diagonal = float(np.sum(np.square(inner))), np.diag(inner)
     noise = float(np.sum(np.square(diagonal))) - size / n
     ridge = _shrinkage(noise, size, d_live)
@@ -108,6 +109,37 @@ def r_squared_of_correlations(
         part = np.tril(inverse[:, a : a + step], -a)
         squares[a : a + step] = np.einsum("ij,ij->j", part, part)
     return np.where(varies, np.maximum(1 - 1 / squares, 0.0), 0.0)
+
+
+def _inner(gram: Gram) -> NDArray[np.float64]:
+    """Return ZᵀZ (n, n), by strips of its lower half, the longest first."""
+    n = gram.n_samples
+    inner = np.empty((n, n))
+    for number, part in enumerate(gram.spread(_Inner(), n, _STRIP)):
+        assert part is not None
+        b = n - number * _STRIP
+        a = max(0, b - _STRIP)
+        inner[a:b, :b] = part[0]
+        inner[:a, a:b] = part[0][:, :a].T
+    return inner
+
+
+@dataclass(frozen=True)
+class _Inner(Task):
+    """The inner products of samples, in strips counted from the last one."""
+
+    def piece(
+        self,
+        gram: Gram,
+        prepared: None,  # noqa: ARG002
+        first: int,
+        last: int,
+        stop: Callable[[], bool] | None,  # noqa: ARG002
+    ) -> tuple[NDArray[np.float64]]:
+        """Return those of some samples with all up to the last of them."""
+        assert gram.Z is not None
+        a, b = gram.n_samples - last, gram.n_samples - first
+        return (gram.Z[:, a:b].T @ gram.Z[:, :b],)
 
 
 @dataclass(frozen=True)

@@ -1,30 +1,41 @@
 """The pieces of a fit on the workers of a Dask cluster.
 
 The rows go to each worker once, block by block, and stay there as long as the caller holds the
-futures that stand for them: where the caller is gone, Dask lets go of them. Then each task goes to
-every worker, and after it only the numbers of its pieces. A worker has at most one piece more than
-it has threads, so that one which comes later finds work. The pieces of a worker that is lost are
-done by others.
+futures that stand for them: where the caller is gone, Dask lets go of them. In a folder that the
+workers see they are one file instead (:mod:`bigdag.engine.rows_file`); who does not see it is sent
+them. Then each task goes to every worker, and after it only the numbers of its pieces. A worker has
+at most one piece more than it has threads, so that one which comes later finds work. The pieces of
+a worker that is lost are done by others.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import queue
 import secrets
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary, finalize, ref
 
 from bigdag.engine.exceeding import exceeding_memory
 from bigdag.engine.executor import Arrays, Piece, Step, Task, Threads, executing
-from bigdag.engine.on_worker import Lost, do, fill, hold_rows, hold_task
-from bigdag.errors import BigdagError, MemoryLimitError, ParameterError, missing_extra
+from bigdag.engine.on_worker import Lost, Unseen, do, fill, hold_rows, hold_task, holds
+from bigdag.engine.rows_file import RowsFile, checked_folder, require_room, written_rows
+from bigdag.errors import (
+    BigdagError,
+    ClusterWarning,
+    MemoryLimitError,
+    ParameterError,
+    missing_extra,
+)
 from bigdag.resources import format_bytes
 
 if TYPE_CHECKING:
@@ -40,6 +51,7 @@ _LOST = 30.0  # ... without a worker that can do the work, after which the clust
 _LOSSES = 5  # of one piece with its worker, after which it is given up
 _BEHIND = 5.0  # seconds that workers wait for another one to take the block they share
 _BLOCK = 2**26  # bytes of rows that are sent at a time
+_LET_GO = 10.0  # seconds that a file of rows stays for pieces of work that were given up
 _USABLE = 0.7  # of a worker's memory limit: beyond, Dask moves data to the disk
 
 
@@ -83,7 +95,7 @@ def workers_of(client: Any) -> dict[str, Any] | None:
 
 
 @contextmanager
-def on_dask(cluster: Any) -> Iterator[OnDask]:
+def on_dask(cluster: Any, *, folder: str | os.PathLike[str] | None = None) -> Iterator[OnDask]:
     """Give a context in which fits have their large parts done by a Dask cluster.
 
     These are the passes over all pairs of variables, the lassos and the regressions of many
@@ -96,26 +108,51 @@ def on_dask(cluster: Any) -> Iterator[OnDask]:
     cluster : distributed.Client or str
         A client, or the address of a scheduler, such as "tcp://10.0.0.1:8786". Every worker needs
         bigdag in the same version, and memory for the table in float64 and in float32.
+    folder : str or Path, optional
+        A folder that this process and the workers see under the same path, as on a network file
+        system. The rows of a fit, as they are after all that was done to the table, are written
+        there once, and workers map that file into their memory; those on one machine then share it.
+        Without a folder, the rows are sent to every worker. The file is deleted at the end.
 
     Yields
     ------
     OnDask
-        How much was sent, in its attributes ``n_pieces``, ``n_lost`` and ``seconds``.
+        How much was sent, in its attributes ``n_pieces``, ``n_lost``, ``n_read``, ``n_sent`` and
+        ``seconds``.
+
+    Raises
+    ------
+    ParameterError
+        If `cluster` is neither a client nor an address, or if the folder cannot be written to.
+
+    Warns
+    -----
+    ClusterWarning
+        If a worker does not see the folder, or finds another file there: it is sent the rows.
 
     Examples
     --------
+    >>> import bigdag
     >>> from distributed import Client, LocalCluster  # doctest: +SKIP
     >>> with Client(LocalCluster(n_workers=2)) as client:  # doctest: +SKIP
     ...     with bigdag.on_dask(client):
     ...         model = OrderSearch(criterion="bic").fit(X)
+    ...     with bigdag.on_dask(client, folder="/shared/scratch"):
+    ...         model = OrderSearch(criterion="bic").fit(zarr.open_array("/shared/genes.zarr"))
+    >>> with bigdag.on_dask("tcp://10.0.0.1:8786", folder="/no/such/folder"):
+    ...     pass
+    Traceback (most recent call last):
+        ...
+    bigdag.errors.ParameterError: There is no folder /no/such/folder for the rows. ...
     """
+    place = None if folder is None else checked_folder(folder)
     client = connected(cluster) if isinstance(cluster, str) else cluster
     if not hasattr(client, "scheduler_info") or getattr(client, "asynchronous", False):
         raise ParameterError(
             "on_dask needs a distributed.Client that is not asynchronous, or the address of a "
             f"scheduler. Got {type(cluster).__name__!r} instead."
         )
-    executor = OnDask(client)
+    executor = OnDask(client, place)
     try:
         with executing(executor):
             yield executor
@@ -133,23 +170,29 @@ class OnDask:
     ----------
     client : distributed.Client
         Of the cluster.
+    folder : Path, optional
+        Where the rows are written, for workers to map them.
 
     Attributes
     ----------
     n_pieces, n_lost : int
         Pieces that workers have done, and those that went with a worker and were done again.
+    n_read, n_sent : int
+        Copies of the rows that workers mapped from the folder, and those that were sent whole.
     seconds : float
         Time that passed while workers did pieces, with that of sending.
     """
 
-    def __init__(self, client: Any) -> None:
-        self._client, self._threads = client, Threads()
+    def __init__(self, client: Any, folder: Path | None = None) -> None:
+        self._client, self._folder, self._threads = client, folder, Threads()
         self._address = str(client.scheduler.address)  # a client that is closed has none
         self._sent: WeakKeyDictionary[Gram, _Rows] = WeakKeyDictionary()
+        self._told = False  # of a worker that does not see the folder
         self.n_pieces, self.n_lost, self.seconds = 0, 0, 0.0
+        self.n_read, self.n_sent = 0, 0
 
     def admit(self, gram: Gram) -> None:
-        """Refuse a cluster of which no worker has memory for the rows."""
+        """Refuse a cluster whose workers have no memory for the rows, or a folder without room."""
         until = time.monotonic() + _LOST
         while not (workers := workers_of(self._client)):
             if time.monotonic() > until:
@@ -160,6 +203,24 @@ class OnDask:
             time.sleep(_WAIT)
         if not any(_fits(about, gram) for about in workers.values()):
             raise _too_small(gram, workers, self._address)
+        if self._folder is not None:
+            require_room(self._folder, gram.n_samples, gram.d)
+
+    def arrived(self, read: bool) -> None:
+        """Count a copy of the rows that is whole on its worker."""
+        self.n_read, self.n_sent = self.n_read + read, self.n_sent + (not read)
+
+    def unseen(self, worker: str, why: str) -> None:
+        """Say once that a worker cannot map the rows."""
+        if not self._told:
+            self._told = True
+            warnings.warn(
+                f"The worker {worker} cannot read the rows in {self._folder} ({why}), so they are "
+                "sent to it, and to others like it. Name a folder that all workers see under the "
+                "same path.",
+                ClusterWarning,
+                stacklevel=2,
+            )
 
     def results(
         self,
@@ -174,7 +235,7 @@ class OnDask:
             return
         began = time.monotonic()
         if gram not in self._sent:
-            self._sent[gram] = _Rows(self._client, gram)
+            self._sent[gram] = _Rows(self._client, gram, self)
         sending = _Sending(self, self._sent[gram], task, pieces)
         try:
             for done in sending.run(stop):
@@ -204,19 +265,26 @@ class OnDask:
 class _Copy:
     """The rows on one worker, as far as they have come."""
 
-    def __init__(self, key: str, held: Any, group: str) -> None:
+    def __init__(self, key: str, held: Any, group: str, coming: int) -> None:
         self.key, self.held = key, held  # held: the future of all
         self.group = group  # of workers that take the same blocks together
-        self.there, self.coming = 0, 0  # rows
+        self.there, self.coming = 0, coming  # rows
+        self.read = coming > 0  # from a file
         self.under_way, self.since = held, time.monotonic()
 
 
 class _Rows:
     """The rows of one Gram, on some workers."""
 
-    def __init__(self, client: Any, gram: Gram) -> None:
-        self.client = client
+    def __init__(self, client: Any, gram: Gram, owner: OnDask) -> None:
+        self.client, self._owner = client, owner
         self._gram = ref(gram)  # so that the rows go with it
+        self._blind: set[str] = set()  # workers that do not see the file
+        self._file: RowsFile | None = None
+        if owner._folder is not None:
+            assert gram.Z is not None
+            self._file = written_rows(owner._folder, gram.Z)
+            self._delete = finalize(self, _delete, self._file.path)  # also where nobody closes it
         self.copies: dict[str, _Copy] = {}  # by worker
         self._failing: float | None = None  # since when no block could be sent
 
@@ -239,11 +307,14 @@ class _Rows:
         group = secrets.token_hex(8)
         for worker in workers:
             key = f"bigdag-rows-{secrets.token_hex(8)}"
+            file = None if worker in self._blind else self._file
             held = self.client.submit(
-                hold_rows, key, __version__, self.gram.Z.shape, self.gram.sd, key=key,
+                hold_rows, key, __version__, self.gram.Z.shape, self.gram.sd, file, key=key,
                 workers=[worker], pure=False,
             )  # fmt: skip
-            self.copies[worker] = _Copy(key, held, group)
+            self.copies[worker] = (
+                _Copy(key, held, group, 0) if file is None else _Copy(key, held, key, self.gram.d)
+            )
 
     def go_on(self, able: set[str], ended: Callable[[Any], None]) -> None:
         """Send at most one block, to workers that have taken the one before; wait for nothing.
@@ -258,11 +329,18 @@ class _Rows:
         moment = time.monotonic()
         groups: dict[str, list[str]] = {}
         for worker, copy in list(self.copies.items()):
+            if (why := _unseen(copy.under_way)) is not None:
+                self._owner.unseen(worker, why)
+                self._blind.add(worker)
+                self.begin([worker])
+                copy = self.copies[worker]
             worked = copy.under_way is None or _worked(worker, copy.under_way)
             if worked is False:
                 del self.copies[worker]  # all of them once more
                 continue
             if worked:
+                if 0 < copy.coming == self.gram.d - copy.there:
+                    self._owner.arrived(copy.read)
                 copy.there, copy.coming, copy.under_way = copy.there + copy.coming, 0, None
             elif moment - copy.since > _BEHIND:
                 copy.group = copy.key  # the others go on without it
@@ -300,8 +378,31 @@ class _Rows:
         self.copies.pop(worker, None)
 
     def close(self) -> None:
-        """Let all workers drop them."""
+        """Let all workers drop them; then no file of them is left."""
+        held = {worker: copy.key for worker, copy in self.copies.items()}
         self.copies.clear()
+        if self._file is not None:
+            with suppress(Exception):  # a cluster that is gone holds nothing
+                self._await_let_go(held)
+            self._delete()
+
+    def _await_let_go(self, held: dict[str, str]) -> None:
+        """Wait for pieces of work under way that read the file: on some file systems they crash.
+
+        Not for long, as most file systems keep it for those who have it open.
+        """
+        until = time.monotonic() + _LET_GO
+        while held and (left := until - time.monotonic()) > 0:
+            there = workers_of(self.client) or {}
+            asked = {
+                worker: self.client.submit(
+                    holds, [key], workers=[worker], pure=False, priority=1
+                )
+                for worker, key in held.items() if worker in there
+            }  # fmt: skip
+            held = {w: held[w] for w, future in asked.items() if future.result(timeout=left)}
+            if held:
+                time.sleep(_WAIT)
 
 
 class _Sending:
@@ -549,6 +650,19 @@ def _scattered(client: Any, data: Any, workers: list[str]) -> Any | None:
         )
     except (OSError, TimeoutError, ValueError, KeyError):
         return None  # tried again soon, without those that are gone
+
+
+def _delete(path: str) -> None:
+    with suppress(OSError):
+        os.unlink(path)
+
+
+def _unseen(future: Any) -> str | None:
+    """Return why a worker could not map the rows; None where it could, or has not ended."""
+    if future is None or future.status != "error":
+        return None
+    error = future.exception()
+    return str(error) if isinstance(error, Unseen) else None
 
 
 def _worked(worker: str, future: Any) -> bool | None:

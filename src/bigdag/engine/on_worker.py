@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from bigdag.engine.rows_file import Unseen, mapped_rows
 from bigdag.errors import BigdagError
 from bigdag.resources import blas_threads
 
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigdag.engine.executor import Arrays, Task
+    from bigdag.engine.rows_file import RowsFile
 
-__all__ = ["Lost", "do", "fill", "hold_rows", "hold_task"]
+__all__ = ["Lost", "Unseen", "do", "fill", "hold_rows", "hold_task", "holds"]
 
 
 class Lost(Exception):
@@ -38,12 +40,14 @@ class _Held:
 
 
 class _HeldRows(_Held):
-    def __init__(self, key: str, shape: tuple[int, int], sd: NDArray[np.float64]) -> None:
+    def __init__(
+        self, key: str, Z: NDArray[np.float64], sd: NDArray[np.float64], filled: int
+    ) -> None:
         from bigdag.engine.gram import Gram
 
         super().__init__(key)
-        self.gram = Gram.of_rows(np.empty(shape), sd)
-        self.filled = 0
+        self.gram = Gram.of_rows(Z, sd)
+        self.filled = filled
 
 
 class _HeldTask(_Held):
@@ -64,8 +68,22 @@ def _found(key: str) -> Any:
     return held
 
 
-def hold_rows(key: str, version: str, shape: tuple[int, int], sd: NDArray[np.float64]) -> _HeldRows:
-    """Make room for rows, which `fill` writes; refuse another version of bigdag."""
+def hold_rows(
+    key: str,
+    version: str,
+    shape: tuple[int, int],
+    sd: NDArray[np.float64],
+    file: RowsFile | None = None,
+) -> _HeldRows:
+    """Map rows from a file, or make room for those that `fill` writes.
+
+    Raises
+    ------
+    BigdagError
+        If this is another version of bigdag.
+    Unseen
+        If the file is not here, or is another one.
+    """
     from bigdag import __version__
 
     if version != __version__:
@@ -73,7 +91,14 @@ def hold_rows(key: str, version: str, shape: tuple[int, int], sd: NDArray[np.flo
             f"It has bigdag {__version__}, and the caller has {version}. Install the same version "
             "everywhere."
         )
-    return _HeldRows(key, shape, sd)
+    if file is None:
+        return _HeldRows(key, np.empty(shape), sd, 0)
+    return _HeldRows(key, mapped_rows(file, shape), sd, shape[0])
+
+
+def holds(keys: list[str]) -> bool:
+    """Tell whether anything of some rows is still here, or a piece of work on them."""
+    return any(key in _here for key in keys)
 
 
 def fill(key: str, first: int, block: NDArray[np.float64]) -> None:

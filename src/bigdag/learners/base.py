@@ -95,7 +95,8 @@ class Learner(FittedModel, BaseEstimator):
         ----------
         X : array, data frame or Dataset of shape (n_samples, n_features)
             The table, which is not changed: anything that `bigdag.data.as_dataset` takes, such as
-            sparse matrices, polars and Arrow tables and AnnData. A covariance matrix goes in as
+            sparse matrices, polars and Arrow tables, AnnData, and arrays of Dask and Zarr. A file
+            goes in as ``read_table(path)`` of `bigdag.data.tables`, a covariance matrix as
             ``Dataset.from_covariance(S, n_samples)``.
         y : ignored
             For scikit-learn's pipelines.

@@ -15,6 +15,7 @@ that no such swap improves is a local optimum for swaps, up to the lasso's toler
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +25,7 @@ import scipy.sparse as sp
 from bigdag.compiled import kernel
 from bigdag.engine import lasso
 from bigdag.engine.column_problem import Coefficients
+from bigdag.engine.executor import Task
 from bigdag.engine.gram import correlation
 from bigdag.engine.objective import on_correlation_scale
 from bigdag.engine.order import rank_of
@@ -347,17 +349,13 @@ class Arrangement:
         """
         if not len(columns):
             return np.empty(0), np.empty(0)
-        B = on_correlation_scale(self.gram, self.weights)
-        coefficients = Coefficients(B.indptr.astype(np.int64), B.indices.astype(np.int64), B.data)
-        work = partial(_pairs, *self.gram.source, coefficients, columns, others)
+        B = _coefficients(on_correlation_scale(self.gram, self.weights))
+        work = partial(_pairs, *self.gram.source, B, columns, others)
         pieces = self.gram.each(work, len(columns), chunk=256)
         left, size = (
             np.concatenate([np.empty(0), *(piece[i] for piece in pieces)]) for i in (0, 1)
         )
-        if self.mask is not None:
-            left[np.asarray(self.mask[others, columns]).ravel() == 0] = 0.0
-        if self.limits is not None:
-            left[~self.limits.pairs(others, columns)] = 0.0
+        _rule_out(left, columns, others, self.mask, self.limits)
         return left, size
 
     # -------------------------------------------------------------- finding moves
@@ -411,38 +409,41 @@ class Arrangement:
         """Return each variable's best insertion by the bound: its gain and its place (d,)."""
         gram, d = self.gram, self.gram.d
         B = on_correlation_scale(gram, self.weights)
-        rows = sp.csr_array(B)
         rank = rank_of(self.order)
-        into, out = (
-            Coefficients(part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data)
-            for part in (B, rows)
-        )
+        into, out = _coefficients(B), _coefficients(sp.csr_array(B))
         gains, places = np.zeros(d), rank.copy()
         low, high = np.full(d, -1), np.full(d, d)
         movers = np.arange(d)
         if self.limits is not None:
             low, high = self.limits.interval(self.order)
             movers = np.flatnonzero(self.limits.moves)
-        near = None if self.mask is None else sp.csr_array(self.mask + self.mask.T)
-        residual = None if near is not None else self._residuals(B)
+        if self.mask is not None:
+            task = _Places(
+                movers, into, out, self.mask, self.limits, self.order, self._root,
+                np.asarray(low), np.asarray(high),
+            )  # fmt: skip
+            found = gram.spread(task, len(movers), gram.block_size)
+            parts = [part for part in found if part is not None]
+            gains[movers], places[movers] = (
+                np.concatenate([np.empty(0, kind), *(part[i] for part in parts)])
+                for i, kind in ((0, np.float64), (1, np.int64))
+            )
+            return gains, places
+        residual = self._residuals(B)
         for block in gram.blocks(movers):
-            if near is not None:
-                names, sizes = _neighbours(near, block, rank, self.order)
-                left_by, left_of = self._sparse_lefts(block, names, sizes)
-            else:
-                names = self.order[None, :]
-                sizes = np.full(len(block), d)
-                own = [B.indices[B.indptr[v] : B.indptr[v + 1]] for v in block]
-                flat = np.concatenate([np.empty(0, dtype=np.int64), *own]).astype(np.int64)
-                indptr = np.concatenate([[0], np.cumsum([len(o) for o in own])]).astype(np.int64)
-                values = [B.data[B.indptr[v] : B.indptr[v + 1]] for v in block]
-                left_of = gram.residual_rows(
-                    block, indptr, flat, np.concatenate([np.empty(0), *values])
-                ).take(self.order, axis=1)
-                left_by = self._left_by(block, B, residual).take(self.order, axis=1)
-                if self.limits is not None:
-                    left_of[~self.limits.parents(block).take(self.order, axis=1)] = 0.0
-                    left_by[~self.limits.children(block).take(self.order, axis=1)] = 0.0
+            names = self.order[None, :]
+            sizes = np.full(len(block), d)
+            own = [B.indices[B.indptr[v] : B.indptr[v + 1]] for v in block]
+            flat = np.concatenate([np.empty(0, dtype=np.int64), *own]).astype(np.int64)
+            indptr = np.concatenate([[0], np.cumsum([len(o) for o in own])]).astype(np.int64)
+            values = [B.data[B.indptr[v] : B.indptr[v + 1]] for v in block]
+            left_of = gram.residual_rows(
+                block, indptr, flat, np.concatenate([np.empty(0), *values])
+            ).take(self.order, axis=1)
+            left_by = self._left_by(block, B, residual).take(self.order, axis=1)
+            if self.limits is not None:
+                left_of[~self.limits.parents(block).take(self.order, axis=1)] = 0.0
+                left_by[~self.limits.children(block).take(self.order, axis=1)] = 0.0
             around = _Around(block, names, sizes, left_by, left_of, low, high)
             work = partial(_best_places, *gram.source, around, rank, gram.sd, self._root, into, out)
             for (a, b), piece in zip(
@@ -470,17 +471,67 @@ class Arrangement:
         assert self.gram.Z is not None
         return self.gram.product(self.gram.Z[block], residual.T)
 
-    def _sparse_lefts(
-        self, block: NDArray[np.int64], names: NDArray[np.int64], sizes: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return left_by and left_of on lists of neighbours (k, m)."""
+
+@dataclass(frozen=True)
+class _Places(Task):
+    """The best insertions of variables among those that a mask lets them be joined with."""
+
+    movers: NDArray[np.int64]
+    into: Coefficients
+    out: Coefficients
+    mask: sp.csc_array
+    limits: Limits | None
+    order: NDArray[np.int64]
+    root: NDArray[np.float64]
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+
+    def prepare(self, gram: Gram) -> tuple[sp.csr_array, NDArray[np.int64]]:  # noqa: ARG002
+        """Return who is joined with whom, and the ranks."""
+        return sp.csr_array(self.mask + self.mask.T), rank_of(self.order)
+
+    def piece(
+        self,
+        gram: Gram,
+        prepared: tuple[sp.csr_array, NDArray[np.int64]],
+        first: int,
+        last: int,
+        stop: Callable[[], bool] | None,  # noqa: ARG002
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Return the gains and the places of some variables."""
+        (near, rank), block = prepared, self.movers[first:last]
+        names, sizes = _neighbours(near, block, rank, self.order)
         inside = np.arange(names.shape[1]) < sizes[:, None]
-        them = names[inside]
-        us = np.repeat(block, sizes)
+        them, us = names[inside], np.repeat(block, sizes)
         left_by, left_of = np.zeros(names.shape), np.zeros(names.shape)
-        left_by[inside] = self._pairs(them, us)[0]
-        left_of[inside] = self._pairs(us, them)[0]
-        return left_by, left_of
+        for lefts, columns, others in ((left_by, them, us), (left_of, us, them)):
+            left, _ = _pairs(*gram.source, self.into, columns, others, 0, len(columns))
+            _rule_out(left, columns, others, self.mask, self.limits)
+            lefts[inside] = left
+        around = _Around(block, names, sizes, left_by, left_of, self.low, self.high)
+        found: tuple[NDArray[np.float64], NDArray[np.int64]] = _best_places(
+            *gram.source, around, rank, gram.sd, self.root, self.into, self.out, 0, len(block)
+        )
+        return found
+
+
+def _coefficients(B: sp.sparray) -> Coefficients:
+    """Return a compressed matrix as kernels take it."""
+    return Coefficients(B.indptr.astype(np.int64), B.indices.astype(np.int64), B.data)
+
+
+def _rule_out(
+    left: NDArray[np.float64],
+    columns: NDArray[np.int64],
+    others: NDArray[np.int64],
+    mask: sp.csc_array | None,
+    limits: Limits | None,
+) -> None:
+    """Set to zero, in place, what a mask or limits do not let the others do to the columns."""
+    if mask is not None and len(columns):
+        left[np.asarray(mask[others, columns]).ravel() == 0] = 0.0
+    if limits is not None:
+        left[~limits.pairs(others, columns)] = 0.0
 
 
 def _neighbours(

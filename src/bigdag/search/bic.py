@@ -60,7 +60,7 @@ def insertion_memory(n: int, d: int) -> int:
     >>> insertion_memory(1000, 500)
     2280000
     """
-    r_squared = 8 * (d * d if n > d else n * n)
+    r_squared = 8 * d * d if n > d else 12 * n * n
     if d <= candidates.EVERY_PAIR:
         lists = 4 * d * d + 2 * 4 * d * most_parents(n, d)
     else:  # candidates, correlations that are kept, and one look at half of the matrix

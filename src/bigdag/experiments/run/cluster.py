@@ -109,19 +109,21 @@ def run_on_cluster(
 
 
 @contextmanager
-def fits_on_cluster(address: str) -> Iterator[None]:
+def fits_on_cluster(address: str, folder: Path | None = None) -> Iterator[None]:
     """Give a context in which a fit, and joblib with its resamples, works on a Dask cluster.
 
     Parameters
     ----------
     address : str
         Of the scheduler, such as "tcp://10.0.0.1:8786".
+    folder : Path, optional
+        Where the rows of a fit are written for the workers, as in `on_dask`.
     """
     import joblib
 
     client = connected(address)
     try:
-        with on_dask(client), joblib.parallel_config("dask", client=client):
+        with on_dask(client, folder=folder), joblib.parallel_config("dask", client=client):
             yield
     finally:
         with suppress(Exception):
