@@ -34,7 +34,6 @@ __all__ = ["Outside", "moved_between"]
 
 _KEEP = 10  # new candidates of a variable at a time
 _EXPLAINED = 0.75  # of an R²: where the bound is larger, all products of a variable are computed
-_ROWS = 512  # of a product at a time
 _CHUNK = 64  # variables whose pairs a thread weighs at a time
 
 
@@ -209,7 +208,7 @@ class Outside:
             rest *= 1 / np.sqrt(share) if share > COLLINEAR else 0.0
             rows += [basis, rest[None]]
             owners.append(int(v))
-            if i == len(variables) - 1 or sum(map(len, rows)) >= _ROWS:
+            if i == len(variables) - 1 or sum(map(len, rows)) >= gram.block_size:
                 products = gram.product(np.concatenate(rows), gram.Z.T)
                 at = 0
                 for w in owners:
