@@ -230,8 +230,8 @@ class _Strips(Task):
         assert Z is not None
         first, last = len(self.rows) - last, len(self.rows) - first
         exact = Z[self.rows[first:last]] if self.left is None else self.left(Z, first, last)
-        own = exact.astype(self.precision)
-        tile = np.empty(min(_ROWS, last - first) * _COLUMNS, dtype=self.precision)
+        own: NDArray[np.floating] = exact.astype(self.precision)
+        tile: NDArray[np.floating] = np.empty(min(_ROWS, last - first) * _COLUMNS, self.precision)
         hits = []
         most = int(ends[last - 1])
         for begin in range(0, most, _COLUMNS):
