@@ -41,6 +41,17 @@ def test_beyond_five_thousand_variables_time_grows_as_the_pairs_do():
     assert 1.5 < exponent < 2.1
 
 
+def test_least_squares_looks_more_often_the_more_variables_there_are():
+    at = [planning._search_seconds("least_squares", 1000, d, 10.0, FIXED) / d**2
+          for d in (20_000, 100_000)]  # fmt: skip
+    assert at[1] > at[0]
+
+
+def test_every_pair_takes_memory_only_where_it_becomes_candidates():
+    sparse = said(2500, n=400).memory
+    assert 12 * 2500**2 > METHODS["order-search-bic"].memory(400, 2500) - sparse > 10**7
+
+
 def test_dense_tables_take_longer():
     sparse, dense = (
         planning._search_seconds("bic", 1000, 4000, mean, FIXED) for mean in (10.0, 400.0)

@@ -89,11 +89,15 @@ def test_what_float32_cannot_tell_is_decided_in_float64():
     assert np.abs(found.value - target[found.row - 1]).max() < 1e-14
 
 
+@pytest.mark.parametrize("copied", [2000, 0])
 @pytest.mark.parametrize("double", [False, True])
-def test_residuals_against_a_first_part_of_the_columns(double, monkeypatch):
+def test_residuals_against_a_first_part_of_the_columns(double, copied, monkeypatch):
     """Rows of one's own, limits and ends of each row, in the sequence of an order."""
     if double:
         monkeypatch.setattr(tiles, "_DOUBLE", 0.0)
+    monkeypatch.setattr(tiles, "_COPIED", copied)
+    monkeypatch.setattr(tiles, "_ROWS", 128)  # strips of one tile, and of four
+    monkeypatch.setattr(tiles, "_STRIPS", 1)
     rng = np.random.default_rng(2)
     gram = gram_of(table(d=1100, n=60))
     Z = gram.Z

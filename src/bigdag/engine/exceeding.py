@@ -33,6 +33,9 @@ __all__ = [
 
 _ROWS = 512  # of a tile
 _COLUMNS = 1024  # of a tile: 2 MB of products
+_COPIED = 2**16  # columns up to which a copy of all of them is made in the tiles' precision
+_TILES = 4  # one below the other, that share the columns where there is no such copy
+_STRIPS = 32  # of rows there should be, at least
 _NOTHING = 1e-12  # share of a variance left that counts as nothing left
 _DOUBLE = 0.25  # of a limit: where float32 may err by more, the tiles are float64
 
@@ -151,7 +154,8 @@ def exceeding(
     single = bool(error <= _DOUBLE * limits.min(initial=np.inf))
     loose = np.maximum(limits - (error if single else 1e-9), 0.0)
     strips = _Strips(rows, columns, limits, loose, ends, left, single)
-    found = gram.spread(strips, len(rows), _ROWS, stop)[::-1]  # the longest strips first
+    tiles = 1 if _is_copied(len(columns)) else max(1, min(_TILES, len(rows) // (_STRIPS * _ROWS)))
+    found = gram.spread(strips, len(rows), tiles * _ROWS, stop)[::-1]  # the longest strips first
     if any(piece is None for piece in found):
         return None
     return Pairs(*(np.concatenate([empty, *part]) for empty, part in zip(
@@ -167,15 +171,27 @@ def exceeding_memory(n: int, d: int, threads: int = 2) -> int:
     --------
     >>> exceeding_memory(1000, 20_000)
     96482304
+    >>> exceeding_memory(1000, 1_000_000)
+    61538304
     """
-    return 4 * n * d + threads * _ROWS * (4 * _COLUMNS + 12 * n)
+    if _is_copied(d):
+        return 4 * n * d + threads * _ROWS * (4 * _COLUMNS + 12 * n)
+    return threads * (_ROWS * (4 * _COLUMNS + _TILES * 12 * n) + 4 * _COLUMNS * n)
+
+
+def _is_copied(columns: int) -> bool:
+    """Tell whether so many columns are copied in the precision of the tiles.
+
+    A copy of more would take much memory. They are converted for each strip of rows instead; strips
+    of several tiles make that a small part of the work.
+    """
+    return columns <= _COPIED
 
 
 def _in(kind: type, Z: NDArray[np.float64], columns: NDArray[np.int64]) -> NDArray[np.floating]:
-    """Return some rows of Z in another precision, without a copy of all in float64."""
+    """Return some rows of Z in another precision, without a copy of them in float64."""
     out: NDArray[np.floating] = np.empty((len(columns), Z.shape[1]), dtype=kind)
-    for a in range(0, len(columns), _ROWS):
-        out[a : a + _ROWS] = Z[columns[a : a + _ROWS]]
+    _convert(Z, columns, out)
     return out
 
 
@@ -191,33 +207,47 @@ class _Strips(Task):
     left: Callable[[NDArray[np.float64], int, int], NDArray[np.float64]] | None
     single: bool
 
-    def prepare(self, gram: Gram) -> NDArray[np.floating]:
-        """Return the columns in the precision of the tiles."""
+    @property
+    def precision(self) -> type:
+        """That of the tiles."""
+        return np.float32 if self.single else np.float64
+
+    def prepare(self, gram: Gram) -> NDArray[np.floating] | None:
+        """Return the columns in the precision of the tiles, where they are copied."""
         assert gram.Z is not None
-        return _in(np.float32 if self.single else np.float64, gram.Z, self.columns)
+        return _in(self.precision, gram.Z, self.columns) if _is_copied(len(self.columns)) else None
 
     def piece(
         self,
         gram: Gram,
-        prepared: NDArray[np.floating],
+        prepared: NDArray[np.floating] | None,
         first: int,
         last: int,
         stop: Callable[[], bool] | None,  # noqa: ARG002
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
         """Return the pairs of some rows."""
-        Z, right, ends = gram.Z, prepared, self.ends
+        Z, ends = gram.Z, self.ends
         assert Z is not None
         first, last = len(self.rows) - last, len(self.rows) - first
         exact = Z[self.rows[first:last]] if self.left is None else self.left(Z, first, last)
-        own = exact.astype(right.dtype)
-        tile = np.empty((last - first) * _COLUMNS, dtype=right.dtype)
+        own: NDArray[np.floating] = exact.astype(self.precision)
+        tile: NDArray[np.floating] = np.empty(min(_ROWS, last - first) * _COLUMNS, self.precision)
         hits = []
         most = int(ends[last - 1])
         for begin in range(0, most, _COLUMNS):
             end = min(begin + _COLUMNS, most)
-            out = tile[: (last - first) * (end - begin)].reshape(last - first, end - begin)
-            np.matmul(own, right[begin:end].T, out=out)
-            hits.append(_above(out, self.loose[first:last], ends[first:last], begin))
+            some = self.columns[begin:end]
+            right = _in(self.precision, Z, some) if prepared is None else prepared[begin:end]
+            for a in range(0, last - first, _ROWS):
+                b = min(a + _ROWS, last - first)
+                if ends[first + b - 1] <= begin:
+                    continue
+                out = tile[: (b - a) * (end - begin)].reshape(b - a, end - begin)
+                np.matmul(own[a:b], right.T, out=out)
+                row, column = _above(
+                    out, self.loose[first + a : first + b], ends[first + a : first + b], begin
+                )
+                hits.append((a + row, column))
         at, to = (
             np.concatenate([np.empty(0, dtype=np.int64), *(h[i] for h in hits)]) for i in (0, 1)
         )
@@ -226,6 +256,15 @@ class _Strips(Task):
         value = inner_products(exact, Z, at, to)
         keep = np.abs(value) > self.limits[first + at]
         return first + at[keep], to[keep], value[keep]
+
+
+@kernel
+def _convert(Z, rows, out):  # type: ignore[no-untyped-def]
+    """Write some rows of Z to out."""
+    for a in range(len(rows)):
+        own, row = Z[rows[a]], out[a]
+        for s in range(len(own)):
+            row[s] = own[s]
 
 
 @kernel(fastmath=True)

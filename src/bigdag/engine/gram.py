@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from bigdag.data.dataset import Dataset
 
-__all__ = ["Gram", "correlation", "moments_memory"]
+__all__ = ["Gram", "blocks_memory", "correlation", "moments_memory"]
 
 _BLOCK = 2**23  # entries of a block of rows computed at once: 64 MB
 _STRIP = 128  # rows of a product that one thread computes at a time
@@ -335,7 +335,18 @@ def moments_memory(n: int, d: int, hold: bool) -> int:
     >>> moments_memory(1000, 100, True)
     1120000
     """
-    return 8 * (n * d + d * d * hold) + 3 * 8 * min(d * d, _ROWS * d, _BLOCK + 8 * d)
+    return 8 * (n * d + d * d * hold) + blocks_memory(d)
+
+
+def blocks_memory(d: int) -> int:
+    """Return the bytes of blocks of rows to work on.
+
+    Examples
+    --------
+    >>> blocks_memory(100)
+    240000
+    """
+    return 3 * 8 * min(d * d, _ROWS * d, _BLOCK + 8 * d)
 
 
 def _check_memory(n: int, d: int, hold: bool, workspace: int, held: int, limit: int) -> None:

@@ -4,11 +4,13 @@ The time is a formula of what the work consists of: products of rows in float32,
 processor does by the billion, and single inner products, which wait for the memory. How long one of
 each takes is measured on this machine, for less than a second, on rows of the table; how many pairs
 of variables are correlated is counted on a sample of them. The numbers in the formula come from
-fits of random graphs with 500 to 100,000 variables.
+the phases of fits of random graphs with 500 to 100,000 variables and 1000 samples, by their
+processor time.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bigdag.engine.exceeding import inner_products
+from bigdag.engine.gram import blocks_memory
 from bigdag.resources import blas_threads, n_threads
-from bigdag.search.bic import holds_correlations
+from bigdag.search.bic import holds_correlations, insertion_memory
 from bigdag.search.candidates import takes_every_pair
 from bigdag.search.ebic import arc_cost
 
@@ -37,14 +40,20 @@ _SAMPLE = 64  # variables whose correlations are counted
 _CORRELATED = 4.0  # over √n: what least squares takes for correlated
 _ALL_PREDECESSORS = 5000  # variables up to which its lasso may use any of them
 
-# Products of half of the matrix in float32 that a fit consists of, and inner products a variable.
-_LOOKS_OF_BIC, _LOOKS_OF_LEAST_SQUARES = 2.2, 2.0
-_OF_A_VARIABLE, _OF_A_CANDIDATE = 600.0, 130.0
+# Products of half of the matrix in float32 that a fit consists of. Least squares looks again at
+# columns that something entered by chance, of which there are more the more variables there are.
+_LOOKS_OF_BIC, _LOOKS_OF_LEAST_SQUARES = 2.0, 2.0
+_LOOKS_OF_A_CHANCE = 0.45
+# Inner products of a variable, and of one that it is correlated with.
+_OF_A_VARIABLE, _OF_A_CANDIDATE = 200.0, 45.0
 _SHARE_OF_LEAST_SQUARES = 0.6  # of these
 # Of every pair of variables, where all of them become candidates: some, and more where more are
 # correlated.
-_OF_A_PAIR, _OF_A_CORRELATED_PAIR = 1.4, 350.0
-_LASSO_OF_A_PAIR = 2.0  # inner products, where the lasso may use all variables
+_OF_A_PAIR, _OF_A_CORRELATED_PAIR = 0.6, 200.0
+# Where the lasso may use all variables: of every pair, and of every pair and a thousand variables,
+# because each has more parents the more there are, and a change of one goes through all. It works
+# on correlations that are held, so that the number of samples does not matter.
+_LASSO_OF_A_PAIR, _LASSO_OF_A_THOUSAND = 1.0, 0.2
 
 
 @dataclass(frozen=True)
@@ -91,7 +100,8 @@ class Forecast:
 def measure(n: int, n_jobs: int | None = None) -> Speed:
     """Measure both kinds of inner products of n numbers, for less than a second.
 
-    Medians are taken, so that other work that interrupts now and then does not count.
+    Means are taken, so that other work that takes a part of the processors counts, as it will for
+    the fit.
 
     Examples
     --------
@@ -113,7 +123,7 @@ def measure(n: int, n_jobs: int | None = None) -> Speed:
     at, to = (rng.integers(4 * _TILE, size=2000) for _ in range(2))
     inner_products(exact, exact, at[:10], to[:10])
     alone = _times(lambda: inner_products(exact, exact, at, to))
-    return Speed(float(np.median(each)) / (threads * _TILE**2), float(np.median(alone)) / len(at))
+    return Speed(float(np.mean(each)) / (threads * _TILE**2), float(np.mean(alone)) / len(at))
 
 
 def _times(work: Callable[[], Any]) -> list[float]:
@@ -176,6 +186,9 @@ def forecast(
             limit = np.sqrt(-np.expm1(-arc_cost(n, d, given.get("gamma", "auto")) / n))
         mean = _mean_correlated(data.X, float(limit))
         seconds += _search_seconds(criterion, n, d, mean, at)
+    if criteria == ("bic",):  # whether every pair becomes a candidate is known now
+        blocks = blocks_memory(d)
+        memory += max(blocks, insertion_memory(n, d, mean)) - max(blocks, insertion_memory(n, d))
     return Forecast(n, d, memory, seconds, mean)
 
 
@@ -185,8 +198,11 @@ def _search_seconds(criterion: str, n: int, d: int, mean: float, at: Speed) -> f
     own = d * (_OF_A_VARIABLE + _OF_A_CANDIDATE * min(mean, 200.0)) * at.single
     if criterion == "least_squares":
         if d <= _ALL_PREDECESSORS:
-            return 2 * half + own + _LASSO_OF_A_PAIR * d * d * at.single
-        return _LOOKS_OF_LEAST_SQUARES * half + _SHARE_OF_LEAST_SQUARES * own
+            pairs = _LASSO_OF_A_PAIR + _LASSO_OF_A_THOUSAND * d / 1000
+            return 2 * half + d * d * pairs * at.single * 1000 / n
+        chance = d * math.erfc(_CORRELATED / math.sqrt(2))
+        looks = _LOOKS_OF_LEAST_SQUARES + _LOOKS_OF_A_CHANCE * chance
+        return looks * half + _SHARE_OF_LEAST_SQUARES * own
     start = 4.0 * d * min(n, d) * at.product  # R² of each variable on all others
     if takes_every_pair(d, mean * d):
         pairs = _OF_A_PAIR + _OF_A_CORRELATED_PAIR * mean / d

@@ -19,6 +19,7 @@ from sklearn.base import clone
 
 from bigdag.data.dataset import as_dataset
 from bigdag.engine.executor import current, executing
+from bigdag.engine.gram import blocks_memory
 from bigdag.errors import ParameterError
 from bigdag.graph import equivalence
 from bigdag.graph.acyclic import topological_order
@@ -314,11 +315,13 @@ class OrderSearch(Learner):
         return None
 
     def _workspace(self, n: int, d: int, hold: bool) -> int:
+        # What works on blocks of rows, which the moments count, ends before the search begins.
+        blocks = blocks_memory(d)
         if self.criterion == "bic":
-            return insertion_memory(n, d)
+            return max(0, insertion_memory(n, d) - blocks)
         start = orders.least_variance_memory(n, d, hold)
         if self._confined(d):
-            return start
+            return max(0, start - blocks)
         moves = 0 if hold and n >= d else 8 * n * d  # their residuals
         return super()._workspace(n, d, hold) + max(start, moves)
 
@@ -371,6 +374,7 @@ class OrderSearch(Learner):
         finally:  # an interrupt too ends with the best so far, above the threshold
             if search is not None:
                 search.hand_over()
+                search = None  # what it holds is not needed any more
             # What the data directed stays directed, also where the threshold cuts an arc.
             self._loose = equivalence.reversible(run.best_weights, run.best_order, run.limits)
             self._cut(run)

@@ -38,6 +38,9 @@ __all__ = [
 ]
 
 _BYTES_OF_A_PAIR = 12  # in the lists of every pair
+_BYTES_OF_A_VARIABLE = 1200  # in lists of what is correlated, while longer ones are put together
+_BYTES_OF_A_KNOWN = 16  # correlation that is kept
+_BLOCK_OF_R2 = 2**21  # values of the rows whose R² two threads compute at a time
 _ROUNDS = 8  # of candidates from paths of two arcs, at the most
 _THOROUGH = 400  # variables up to which every look is: more take too long before the last round
 _PARENTS = 256  # of a variable, at the most
@@ -52,22 +55,40 @@ _FITTED = (16, 512)  # variables that are fitted at a time, at least and at the 
 _LOOKS = 64  # variables looked at between two looks at the clock
 
 
-def insertion_memory(n: int, d: int) -> int:
+def insertion_memory(n: int, d: int, correlated: float | None = None) -> int:
     """Return about the bytes that a search by the extended BIC takes beside the moments.
+
+    Parameters
+    ----------
+    n, d : int
+        Samples and variables.
+    correlated : float, optional
+        The mean number of variables that one is correlated with, where it is known; else every
+        pair of a table of up to 5,000 variables may become candidates.
 
     Examples
     --------
     >>> insertion_memory(1000, 500)
     2280000
+    >>> insertion_memory(1000, 4000) > insertion_memory(1000, 4000, 10.0)
+    True
     """
-    r_squared = 8 * d * d if n > d else 12 * n * n
+    blocks = 4 * min(n * d, _BLOCK_OF_R2) if n <= d else 0  # of rows, and what is made of them
+    r_squared = 8 * d * d if n > d else 12 * n * n + 8 * blocks
     if d <= candidates.EVERY_PAIR:
         lists = 4 * d * d + 2 * 4 * d * most_parents(n, d)
     else:  # candidates, correlations that are kept, and one look at half of the matrix
-        kept = 0 if d <= _HELD else 16 * 2 * min(_KNOWN * d, _MOST_KNOWN)
-        every = _BYTES_OF_A_PAIR * d * d if d <= candidates.EVERY_PAIR_DENSE else 0
-        lists = max(3 * 4 * d * 64 + kept + exceeding_memory(n, d), every)
+        known = 0 if d <= _HELD else _BYTES_OF_A_KNOWN * _places(_KNOWN * d)
+        lists = _BYTES_OF_A_VARIABLE * d + known + exceeding_memory(n, d)
+        dense = correlated is None or candidates.takes_every_pair(d, correlated * d)
+        if d <= candidates.EVERY_PAIR_DENSE and dense:
+            lists = max(lists, _BYTES_OF_A_PAIR * d * d)
     return max(r_squared, lists) + 8 * d * 64
+
+
+def _places(wanted: int) -> int:
+    """Return for how many correlations that are kept there is room: a power of two."""
+    return 1 << (min(wanted, _MOST_KNOWN) - 1).bit_length()
 
 
 def holds_correlations(d: int) -> bool:

@@ -4,7 +4,8 @@ A variable u would help v where ``x² > t (1 - R²)``: x is the correlation of u
 v, R² the share of u that the parents of v explain, and t follows from the cost of an arc. Variables
 that no parent of v is correlated with have a small R², so that those with a large x are all of
 them; half of a product in float32 finds these, in the sequence of the order. The others are in the
-lists of the parents, and are few. What both find is weighed exactly.
+lists of the parents, and are few. What both find is weighed exactly. A variable without parents is
+its own residual, so that all that would help it is in its list already.
 
 A next look computes only what has changed since: variables with other parents, and pairs whose
 sequence in the order is another one.
@@ -33,7 +34,6 @@ __all__ = ["Outside", "moved_between"]
 
 _KEEP = 10  # new candidates of a variable at a time
 _EXPLAINED = 0.75  # of an R²: where the bound is larger, all products of a variable are computed
-_ROWS = 512  # of a product at a time
 _CHUNK = 64  # variables whose pairs a thread weighs at a time
 
 
@@ -112,8 +112,10 @@ class Outside:
         pairs = []
         threshold = -np.expm1(-(problem.arc_cost + GAIN) / problem.n)
         limits = np.sqrt(threshold * (1 - np.minimum(bound, _EXPLAINED)))
+        alone = (state.counts == 0) & (self._largest**2 <= threshold)  # see their own lists
         for rows, columns in ((changed, None), (~changed, moved)):
-            chosen = state.order[(rows & easy)[state.order]]
+            pairs.append(self._near(state, rows & easy, alone, columns))
+            chosen = state.order[(rows & easy & ~alone)[state.order]]
             wanted = self._cause if columns is None else self._cause & columns
             others = state.order[wanted[state.order]]
             if not len(chosen) or not len(others):
@@ -126,7 +128,6 @@ class Outside:
             if found is None:
                 return None
             pairs.append(np.column_stack([found.column, chosen[found.row]]))
-            pairs.append(self._near_parents(state, rows & easy, columns))
         pairs.append(self._of_whole_rows(state, np.flatnonzero(hard), threshold))
         possible = np.concatenate(pairs)
         if self.limits is not None:
@@ -164,16 +165,20 @@ class Outside:
         gram.each(partial(insertion.coefficients, problem, state, values), gram.d, _CHUNK)
         return bound, values
 
-    def _near_parents(
+    def _near(
         self,
         state: insertion.State,
         rows: NDArray[np.bool_],
+        alone: NDArray[np.bool_],
         columns: NDArray[np.bool_] | None,
     ) -> NDArray[np.int64]:
-        """Return pairs (u, v): u is in the list of a parent of v, and among given columns."""
+        """Return pairs (u, v): u is in the list of a parent of v, and among given columns.
+
+        Of what is ``alone`` its own list counts.
+        """
         parents, variables = state.arcs()
-        keep = rows[variables]
-        parents, variables = parents[keep], variables[keep]
+        keep, own = rows[variables], np.flatnonzero(rows & alone)
+        parents, variables = (np.concatenate([a[keep], own]) for a in (parents, variables))
         sizes = np.diff(self.indptr)[parents]
         at = np.repeat(self.indptr[parents] - (np.cumsum(sizes) - sizes), sizes)
         u = self.indices[at + np.arange(int(sizes.sum()))].astype(np.int64)
@@ -203,7 +208,7 @@ class Outside:
             rest *= 1 / np.sqrt(share) if share > COLLINEAR else 0.0
             rows += [basis, rest[None]]
             owners.append(int(v))
-            if i == len(variables) - 1 or sum(map(len, rows)) >= _ROWS:
+            if i == len(variables) - 1 or sum(map(len, rows)) >= gram.block_size:
                 products = gram.product(np.concatenate(rows), gram.Z.T)
                 at = 0
                 for w in owners:
