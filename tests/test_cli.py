@@ -1473,3 +1473,22 @@ def test_evaluate_knows_the_codes_for_missing_values_of_the_dag(coded):
     rest = CliRunner().invoke(app, [*words, "rest.csv"])
     scores = [json.loads(run.stdout)["metrics"]["nll_nv"] for run in (result, rest)]
     assert scores[0] == pytest.approx(scores[1], rel=1e-12)
+
+
+def test_a_word_is_loaded_without_the_others():
+    """The table of words names them all, and a command imports its own only."""
+    import typer
+
+    from bigdag import cli
+
+    group = typer.main.get_command(cli.app)
+    assert set(group.commands) == set(cli._MODULES)
+    code = (
+        "import sys; sys.argv = ['bigdag', 'methods', '--help']\n"
+        "from bigdag.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n"
+        "    print([m for m in ('methods', 'fit', 'explore') if 'bigdag.cli.' + m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "['methods']"
+    assert "List the methods of fit" in done.stdout
