@@ -108,11 +108,12 @@ $(VENV)/.made:
 	@$(VENV)/bin/python -m pip install -q -U pip
 	@touch $@
 
+# Tests import a part of what they install, and compile that part as they import it.
 $(VENV)/.installed-%: $(VENV)/.made pyproject.toml constraints.txt
 	@if test '$*' = test -a $(VENV)/.installed-dev -nt pyproject.toml -a \
 	  $(VENV)/.installed-dev -nt constraints.txt; then true; else \
 	  echo "Installing bigdag and what '$*' needs into $(VENV)/: a minute or two, once ..."; \
-	  $(PIP) -e '.[$*]'; fi
+	  $(PIP) $(if $(filter dev test,$*),--no-compile) -e '.[$*]'; fi
 	@touch $@
 
 .PRECIOUS: $(VENV)/.installed-%

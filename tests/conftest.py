@@ -1,7 +1,14 @@
+import os
+
 import pytest
 from hypothesis import HealthCheck, settings
 
 collect_ignore = ["fake_worker.py"]  # a program that tests start, not a module
+
+# Threads of torch and of BLAS that have nothing to do sleep, instead of taking the processor from
+# the other worker and from the processes that tests start. Read when a library is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 # The first example compiles; one contract class runs one test for several classes.
 settings.register_profile(
@@ -11,11 +18,13 @@ settings.load_profile("bigdag")
 
 # The longest files, in this sequence: they begin first, so that all workers end at the same time.
 _LONGEST = (
-    "test_report", "test_report_page", "test_cli", "test_on_dask", "test_experiment_cluster",
-    "test_journal", "test_experiment_command", "test_gd", "test_knowledge", "test_convergence",
-    "test_order_search", "test_optimas", "test_graph_files", "test_notears", "test_tables",
-    "test_torch_learners", "test_bootstrap_command", "test_experiment_runner", "test_proximas",
-    "test_knowledge_command", "test_golem", "test_explore_page", "test_outside", "test_interrupts",
+    "test_report", "test_report_page", "test_cli", "test_on_dask", "test_golem", "test_journal",
+    "test_experiment_command", "test_experiment_cluster", "test_tables", "test_order_search",
+    "test_notears", "test_knowledge", "test_gd", "test_convergence", "test_optimas",
+    "test_proximas", "test_bootstrap_command", "test_graph_files", "test_torch_learners",
+    "test_experiment_runner", "test_checks", "test_prepare", "test_knowledge_command",
+    "test_printing", "test_moves", "test_models", "test_interrupts", "test_dag", "test_insertion",
+    "test_metrics", "test_orders", "test_plot", "test_explore_page", "test_auto", "test_outside",
 )  # fmt: skip
 
 

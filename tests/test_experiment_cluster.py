@@ -217,14 +217,16 @@ def test_a_scheduler_that_goes_away_is_a_sentence_and_nothing_is_lost(path, tmp_
          "--scheduler-file", str(tmp_path / "s.json")],
         stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
-    wait_until((tmp_path / "s.json").exists)
-    address = json.loads((tmp_path / "s.json").read_text())["address"]
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-dashboard",
-         "--nthreads", "2", "--resources", "cores=2,memory=4e9", "--no-nanny"],
-        stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+    processes = [scheduler]
     try:
+        about = tmp_path / "s.json"  # which is there before its text is
+        wait_until(lambda: about.exists() and about.read_text().endswith("}"))
+        address = json.loads(about.read_text())["address"]
+        processes.append(subprocess.Popen(
+            [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-dashboard",
+             "--nthreads", "2", "--resources", "cores=2,memory=4e9", "--no-nanny"],
+            stderr=subprocess.DEVNULL, start_new_session=True,
+        ))  # fmt: skip
         jobs = [make_job(0), make_job(1, "hang", diary=str(tmp_path / "d"))]
 
         def end():
@@ -239,7 +241,7 @@ def test_a_scheduler_that_goes_away_is_a_sentence_and_nothing_is_lost(path, tmp_
         with pytest.raises(BigdagError, match="is gone"):
             run(path, jobs, address)
     finally:
-        for process in (scheduler, worker):
+        for process in processes:
             process.kill()
             process.wait()
     with Store(path, read_only=True) as store:

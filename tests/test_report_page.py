@@ -282,9 +282,9 @@ def hostile_pairs():
             texts[i : i + 12]
         )
         # Each of these has pictures of its own, which take time.
-        experiment, preset, units, noise = (HOSTILE[place] for place in (0, 2, 4, 6))
-        about = {"name": data, "units": units, "noise": noise, "variance": experiment, "graph": key,
-                 "table": file, "truth": file}  # fmt: skip
+        experiment, preset, units, noise, graph = (HOSTILE[place] for place in (0, 2, 4, 6, 8))
+        about = {"name": data, "units": units, "noise": noise, "variance": experiment,
+                 "graph": graph, "table": file, "truth": file}  # fmt: skip
         if i % 2:
             about |= {"graph": None, "k": None, "noise": None, "variance": None}
         for sizes in ({"d": 10}, {"d": 20}):
