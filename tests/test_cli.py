@@ -1483,6 +1483,10 @@ def test_a_word_is_loaded_without_the_others():
 
     group = typer.main.get_command(cli.app)
     assert set(group.commands) == set(cli._MODULES)
+    folder = Path(cli.__file__).parent
+    files = {file.stem for file in folder.glob("*.py")}
+    with_words = {one for one in files if "@app.command" in (folder / f"{one}.py").read_text()}
+    assert with_words == set(cli._MODULES.values())
     code = (
         "import sys; sys.argv = ['bigdag', 'methods', '--help']\n"
         "from bigdag.cli import main\n"

@@ -15,7 +15,7 @@ from bigdag.learners import forecast as planning
 from bigdag.learners.methods import METHODS
 from bigdag.simulate import random_dag, sample
 
-FIXED = planning.Speed(2e-8, 1.5e-7)
+FIXED = planning.Speed(2e-8, 1.5e-7, 1.5e-7)
 
 
 def fixed(n, n_jobs):
@@ -99,7 +99,7 @@ def test_a_long_fit_says_so_first(tmp_path, monkeypatch):
     words = {c.callback.__name__: c.callback.__globals__ for c in app.registered_commands}
     monkeypatch.setitem(words["fit"], "_QUICK", 0)
     used = sys.modules["bigdag.learners.forecast"]
-    slow = used.Speed(1.0, 1.0)
+    slow = used.Speed(1.0, 1.0, 1.0)
     monkeypatch.setattr(used.forecast, "__defaults__", (None, lambda n, n_jobs: slow))
     np.save(tmp_path / "t.npy", np.random.default_rng(0).normal(size=(40, 6)))
     asked = ["fit", str(tmp_path / "t.npy"), "--method", "order-search", "--out"]

@@ -481,6 +481,30 @@ def test_a_stored_array_that_does_not_fit_is_read_in_one_pass(tmp_path):
             np.testing.assert_array_equal(as_dataset(file[name][:99]).X, as_dataset(X[:99]).X)
 
 
+@pytest.mark.parametrize("chunks", [(3000, 2), (100, 5), (700, 5)])
+def test_one_pass_reads_each_chunk_of_a_stored_array_once(chunks):
+    class Stored:
+        """An array that counts the rows that are read of it."""
+
+        def __init__(self, X):
+            self.X, self.chunks, self.shape, self.dtype, self.read = X, chunks, X.shape, X.dtype, 0
+
+        def __getitem__(self, part):
+            first, last, _ = part.indices(len(self.X))
+            assert first % chunks[0] == 0
+            self.read += last - first
+            return self.X[part]
+
+    X = np.random.default_rng(0).normal(size=(3000, 5))
+    stored = Stored(X)
+    rows = convert.rows_of(stored)
+    out, step = np.empty_like(X), 640
+    for first in range(0, 3000, step):
+        rows.fill(first, min(first + step, 3000), out[first : first + step])
+    np.testing.assert_array_equal(out, X)
+    assert stored.read == 3000
+
+
 def test_a_dask_array_of_unknown_size_is_refused():
     X = dask.array.from_array(np.eye(4), chunks=2)
     with pytest.raises(DataError, match="compute_chunk_sizes"):

@@ -89,6 +89,15 @@ def test_what_float32_cannot_tell_is_decided_in_float64():
     assert np.abs(found.value - target[found.row - 1]).max() < 1e-14
 
 
+def test_what_is_copied_depends_on_all_variables_as_the_plan_says(monkeypatch):
+    """Also where few of them are compared, so that the announced memory holds."""
+    monkeypatch.setattr(tiles, "_COPIED", 500)
+    gram = gram_of(table(d=700, n=60))
+    few, zeros = np.arange(10), np.zeros(10)
+    task = tiles._Strips(few, few, zeros, zeros, few, None, True)
+    assert task.prepare(gram) is None
+
+
 @pytest.mark.parametrize("copied", [2000, 0])
 @pytest.mark.parametrize("double", [False, True])
 def test_residuals_against_a_first_part_of_the_columns(double, copied, monkeypatch):
@@ -129,12 +138,19 @@ def test_the_error_of_float32_stays_within_its_bound():
         assert 0 < error <= tiles.single_precision_error(n)
 
 
-def test_a_stop_ends_the_tiles():
+def test_a_stop_ends_the_tiles(monkeypatch):
     gram, everyone = gram_of(table()), np.arange(700)
     stopped = tiles.exceeding(
         gram, everyone, everyone, np.full(700, 0.5), everyone, stop=lambda: True
     )
     assert stopped is None
+    asked = iter([False, False, True])  # in the middle of the first strip
+    monkeypatch.setattr(tiles, "_COLUMNS", 64)
+    stopped = tiles.exceeding(
+        gram, everyone, everyone, np.full(700, 0.5), everyone, stop=lambda: next(asked, True)
+    )
+    assert stopped is None
+    assert next(asked, None) is None
     nobody = everyone[:0]
     nothing = tiles.exceeding(gram, nobody, everyone, np.empty(0), nobody)
     assert nothing is not None

@@ -266,8 +266,9 @@ def _is_stored_array(table: Any) -> bool:
 def _stored_matrix(table: Any, memory_limit: float | str | None) -> FloatArray:
     """Return a stored array as a matrix, read some of its chunks at a time."""
     n, d = map(int, table.shape)
-    X = _own_matrix(n, d, memory_limit)
     rows, columns = map(int, table.chunks or (1, d))
+    require_table(n, d, min(rows, n) * min(columns, d) * table.dtype.itemsize, memory_limit)
+    X = _own_matrix(n, d, memory_limit)
     columns *= max(1, _BLOCK // max(1, rows * columns))
     rows *= max(1, _BLOCK // max(1, rows * min(columns, d)))
     for start in range(0, n, max(1, rows)):
@@ -341,14 +342,21 @@ def rows_of(table: Any) -> Rows | None:
 
         return Rows(*_known_shape(table), fill_blocks)
     if _is_stored_array(table):
+        n, d = map(int, table.shape)
+        chunk = max(1, int((table.chunks or (1,))[0]))
+        step = chunk * -(-block_rows(d) // chunk)  # rows of whole chunks
+        band: dict[int, FloatArray] = {}  # the last of them, by their first row
 
         def fill_stored(start: int, stop: int, out: FloatArray) -> None:
-            with np.errstate(over="ignore"):
-                out[...] = table[start:stop]
+            for first in range(start - start % step, stop, step):
+                if first not in band:
+                    band.clear()
+                    band[first] = table[first : first + step]
+                a, b = max(start, first), min(stop, first + step)
+                with np.errstate(over="ignore"):
+                    out[a - start : b - start] = band[first][a - first : b - first]
 
-        n, d = map(int, table.shape)
-        step = block_rows(d) + int((table.chunks or (1,))[0])
-        return Rows(n, d, fill_stored, overhead=step * d * table.dtype.itemsize)
+        return Rows(n, d, fill_stored, overhead=min(step, n) * d * table.dtype.itemsize)
     plain = isinstance(table, np.ndarray) and not np.ma.isMaskedArray(table)
     if not plain or table.ndim != 2 or table.dtype.kind not in "biuf":
         return None

@@ -154,7 +154,7 @@ def exceeding(
     single = bool(error <= _DOUBLE * limits.min(initial=np.inf))
     loose = np.maximum(limits - (error if single else 1e-9), 0.0)
     strips = _Strips(rows, columns, limits, loose, ends, left, single)
-    tiles = 1 if _is_copied(len(columns)) else max(1, min(_TILES, len(rows) // (_STRIPS * _ROWS)))
+    tiles = 1 if _is_copied(gram.d) else max(1, min(_TILES, len(rows) // (_STRIPS * _ROWS)))
     found = gram.spread(strips, len(rows), tiles * _ROWS, stop)[::-1]  # the longest strips first
     if any(piece is None for piece in found):
         return None
@@ -179,13 +179,13 @@ def exceeding_memory(n: int, d: int, threads: int = 2) -> int:
     return threads * (_ROWS * (4 * _COLUMNS + _TILES * 12 * n) + 4 * _COLUMNS * n)
 
 
-def _is_copied(columns: int) -> bool:
-    """Tell whether so many columns are copied in the precision of the tiles.
+def _is_copied(d: int) -> bool:
+    """Tell whether columns are copied in the precision of the tiles, where there are d variables.
 
     A copy of more would take much memory. They are converted for each strip of rows instead; strips
     of several tiles make that a small part of the work.
     """
-    return columns <= _COPIED
+    return d <= _COPIED
 
 
 def _in(kind: type, Z: NDArray[np.float64], columns: NDArray[np.int64]) -> NDArray[np.floating]:
@@ -215,7 +215,7 @@ class _Strips(Task):
     def prepare(self, gram: Gram) -> NDArray[np.floating] | None:
         """Return the columns in the precision of the tiles, where they are copied."""
         assert gram.Z is not None
-        return _in(self.precision, gram.Z, self.columns) if _is_copied(len(self.columns)) else None
+        return _in(self.precision, gram.Z, self.columns) if _is_copied(gram.d) else None
 
     def piece(
         self,
@@ -223,9 +223,9 @@ class _Strips(Task):
         prepared: NDArray[np.floating] | None,
         first: int,
         last: int,
-        stop: Callable[[], bool] | None,  # noqa: ARG002
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        """Return the pairs of some rows."""
+        stop: Callable[[], bool] | None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]] | None:
+        """Return the pairs of some rows; None where a stop came first."""
         Z, ends = gram.Z, self.ends
         assert Z is not None
         first, last = len(self.rows) - last, len(self.rows) - first
@@ -235,6 +235,8 @@ class _Strips(Task):
         hits = []
         most = int(ends[last - 1])
         for begin in range(0, most, _COLUMNS):
+            if stop is not None and stop():
+                return None
             end = min(begin + _COLUMNS, most)
             some = self.columns[begin:end]
             right = _in(self.precision, Z, some) if prepared is None else prepared[begin:end]

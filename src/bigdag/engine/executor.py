@@ -46,8 +46,11 @@ class Task:
         first: int,  # noqa: ARG002
         last: int,  # noqa: ARG002
         stop: Callable[[], bool] | None,  # noqa: ARG002
-    ) -> Arrays:
-        """Return the result of one piece; where ``stop`` says so, it may end early."""
+    ) -> Arrays | None:
+        """Return the result of one piece.
+
+        Where ``stop`` says so it may end early, with None if what it has by then is of no use.
+        """
         raise AssertionError("a task defines piece")
 
 

@@ -20,12 +20,25 @@ if TYPE_CHECKING:
 
     from bigdag.engine.gram import Gram
 
-__all__ = ["r_squared_of_correlations", "r_squared_of_rows"]
+__all__ = ["r_squared_memory", "r_squared_of_correlations", "r_squared_of_rows"]
 
 _RIDGE = 1e-12  # keeps exact copies of a variable from breaking the factorisation
 _LEAST_SHRINKAGE = 1e-6
 _BLOCK = 2**20  # values of the rows that are worked on at a time
 _STRIP = 128  # rows of the samples' inner products that are a piece
+
+
+def r_squared_memory(n: int, d: int, threads: int = 2) -> int:
+    """Return about the bytes that R² of n samples and d variables takes beside the rows.
+
+    Examples
+    --------
+    >>> r_squared_memory(1000, 500)
+    2000000
+    """
+    if n > d:
+        return 8 * d * d
+    return 12 * n * n + 4 * 8 * min(n * d, threads * _BLOCK)  # blocks, and what is made of them
 
 
 def r_squared_of_rows(Z: NDArray[np.float64], gram: Gram | None = None) -> NDArray[np.float64]:
@@ -50,7 +63,7 @@ def r_squared_of_rows(Z: NDArray[np.float64], gram: Gram | None = None) -> NDArr
     if n > d_live:
         return r_squared_of_correlations(Z @ Z.T, n, overwrite=True)
     inner = Z.T @ Z if gram is None else _inner(gram)  # (n, n), with the sum of squares of C
-    size, diagonal = float(np.sum(np.square(inner))), np.diag(inner)
+    size, diagonal = float(np.vdot(inner, inner)), np.diag(inner)
     noise = float(np.sum(np.square(diagonal))) - size / n
     ridge = _shrinkage(noise, size, d_live)
     inner *= 1 - ridge

@@ -107,7 +107,8 @@ def on_dask(cluster: Any, *, folder: str | os.PathLike[str] | None = None) -> It
     ----------
     cluster : distributed.Client or str
         A client, or the address of a scheduler, such as "tcp://10.0.0.1:8786". Every worker needs
-        bigdag in the same version, and memory for the table in float64 and in float32.
+        bigdag in the same version, and memory for the table in float64, and up to 65,536 variables
+        in float32, too.
     folder : str or Path, optional
         A folder that this process and the workers see under the same path, as on a network file
         system. The rows of a fit, as they are after all that was done to the table, are written
@@ -393,14 +394,15 @@ class _Rows:
         """
         until = time.monotonic() + _LET_GO
         while held and (left := until - time.monotonic()) > 0:
-            there = workers_of(self.client) or {}
-            asked = {
-                worker: self.client.submit(
-                    holds, [key], workers=[worker], pure=False, priority=1
-                )
-                for worker, key in held.items() if worker in there
-            }  # fmt: skip
-            held = {w: held[w] for w, future in asked.items() if future.result(timeout=left)}
+            there = workers_of(self.client)
+            if there is not None:  # else the scheduler did not answer
+                asked = {
+                    worker: self.client.submit(
+                        holds, key, workers=[worker], pure=False, priority=1
+                    )
+                    for worker, key in held.items() if worker in there
+                }  # fmt: skip
+                held = {w: held[w] for w, future in asked.items() if future.result(timeout=left)}
             if held:
                 time.sleep(_WAIT)
 

@@ -96,9 +96,9 @@ def hold_rows(
     return _HeldRows(key, mapped_rows(file, shape), sd, shape[0])
 
 
-def holds(keys: list[str]) -> bool:
-    """Tell whether anything of some rows is still here, or a piece of work on them."""
-    return any(key in _here for key in keys)
+def holds(key: str) -> bool:
+    """Tell whether some rows are still here, as they are while a piece of work uses them."""
+    return key in _here
 
 
 def fill(key: str, first: int, block: NDArray[np.float64]) -> None:
@@ -127,5 +127,6 @@ def do(key: str, first: int, last: int) -> Arrays:
         with held.lock:
             if not held.is_prepared:
                 held.prepared, held.is_prepared = held.task.prepare(gram), True
-        done: Arrays = held.task.piece(gram, held.prepared, first, last, None)
+        done: Arrays | None = held.task.piece(gram, held.prepared, first, last, None)
+        assert done is not None  # nothing stops it here
     return done

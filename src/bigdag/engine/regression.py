@@ -69,8 +69,19 @@ def nothing_known(places: int = 0) -> Known:
     >>> len(nothing_known(100).pairs)
     128
     """
-    size = 1 << (places - 1).bit_length() if places else 0
+    size = places_known(places)
     return Known(np.full(size, -1, dtype=np.int64), np.empty(size))
+
+
+def places_known(wanted: int) -> int:
+    """Return for how many correlations that are kept there is room: a power of two, or none.
+
+    Examples
+    --------
+    >>> places_known(100), places_known(0)
+    (128, 0)
+    """
+    return 1 << (wanted - 1).bit_length() if wanted else 0
 
 
 class Problem(NamedTuple):

@@ -2,7 +2,7 @@
 
 The time is a formula of what the work consists of: products of rows in float32, which the
 processor does by the billion, and single inner products, which wait for the memory. How long one of
-each takes is measured on this machine, for less than a second, on rows of the table; how many pairs
+each takes is measured on this machine, for about a second, on rows of that length; how many pairs
 of variables are correlated is counted on a sample of them. The numbers in the formula come from
 the phases of fits of random graphs with 500 to 100,000 variables and 1000 samples, by their
 processor time.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Forecast", "Speed", "forecast", "measure"]
 
-_MEASURING = 0.3  # seconds for each of the two measurements
+_MEASURING = 0.3  # seconds for each of the three measurements
 _TILE = 512  # rows of a product that is measured
 _SAMPLE = 64  # variables whose correlations are counted
 _CORRELATED = 4.0  # over √n: what least squares takes for correlated
@@ -67,10 +67,13 @@ class Speed:
         threads.
     single : float
         Seconds of one inner product alone, in float64.
+    thousand : float
+        The same of a thousand numbers, whatever the number of samples.
     """
 
     product: float
     single: float
+    thousand: float
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ class Forecast:
 
 
 def measure(n: int, n_jobs: int | None = None) -> Speed:
-    """Measure both kinds of inner products of n numbers, for less than a second.
+    """Measure both kinds of inner products of n numbers, for about a second.
 
     Means are taken, so that other work that takes a part of the processors counts, as it will for
     the fit.
@@ -119,11 +122,14 @@ def measure(n: int, n_jobs: int | None = None) -> Speed:
 
     with blas_threads(1), ThreadPoolExecutor(threads) as pool:
         each = [one for times in pool.map(tiles, range(threads)) for one in times]
-    exact = rng.standard_normal((4 * _TILE, n))
     at, to = (rng.integers(4 * _TILE, size=2000) for _ in range(2))
-    inner_products(exact, exact, at[:10], to[:10])
-    alone = _times(lambda: inner_products(exact, exact, at, to))
-    return Speed(float(np.mean(each)) / (threads * _TILE**2), float(np.mean(alone)) / len(at))
+
+    def alone(length: int) -> float:
+        exact = rng.standard_normal((4 * _TILE, length))
+        inner_products(exact, exact, at[:10], to[:10])
+        return float(np.mean(_times(lambda: inner_products(exact, exact, at, to)))) / len(at)
+
+    return Speed(float(np.mean(each)) / (threads * _TILE**2), alone(n), alone(1000))
 
 
 def _times(work: Callable[[], Any]) -> list[float]:
@@ -199,14 +205,14 @@ def _search_seconds(criterion: str, n: int, d: int, mean: float, at: Speed) -> f
     if criterion == "least_squares":
         if d <= _ALL_PREDECESSORS:
             pairs = _LASSO_OF_A_PAIR + _LASSO_OF_A_THOUSAND * d / 1000
-            return 2 * half + d * d * pairs * at.single * 1000 / n
+            return 2 * half + d * d * pairs * at.thousand
         chance = d * math.erfc(_CORRELATED / math.sqrt(2))
         looks = _LOOKS_OF_LEAST_SQUARES + _LOOKS_OF_A_CHANCE * chance
         return looks * half + _SHARE_OF_LEAST_SQUARES * own
     start = 4.0 * d * min(n, d) * at.product  # R² of each variable on all others
     if takes_every_pair(d, mean * d):
         pairs = _OF_A_PAIR + _OF_A_CORRELATED_PAIR * mean / d
-        return 2 * half + start + d * d * pairs * at.single * min(1.0, 1000 / n)
+        return 2 * half + start + d * d * pairs * min(at.single, at.thousand)
     held = 2 * half if holds_correlations(d) or 8 * mean**2 > d else 0.0
     return _LOOKS_OF_BIC * half + held + start + own
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Arrangement"]
 
 _WORTH = 1e-5  # of equation (1): the least gain that an insertion must promise
+_MOVERS = 512  # variables whose best places are a piece of work
 _REACH = 2000  # places between the ends of an arc that is tried the other way
 _MOST_PAIRS = 2**16  # of variables that pass each other when an arc is turned
 _GAIN = 1e-11  # of equation (1): less is rounding
@@ -422,10 +423,10 @@ class Arrangement:
                 movers, into, out, self.mask, self.limits, self.order, self._root,
                 np.asarray(low), np.asarray(high),
             )  # fmt: skip
-            found = gram.spread(task, len(movers), gram.block_size)
-            parts = [part for part in found if part is not None]
+            found = gram.spread(task, len(movers), _MOVERS)
+            assert all(part is not None for part in found)  # nothing stops it
             gains[movers], places[movers] = (
-                np.concatenate([np.empty(0, kind), *(part[i] for part in parts)])
+                np.concatenate([np.empty(0, kind), *(part[i] for part in found if part)])
                 for i, kind in ((0, np.float64), (1, np.int64))
             )
             return gains, places

@@ -18,8 +18,9 @@ import scipy.sparse as sp
 from bigdag.engine import screening
 from bigdag.engine.exceeding import exceeding_memory
 from bigdag.engine.executor import Step, Task
+from bigdag.engine.explained import r_squared_memory
 from bigdag.engine.limits import Rules, no_rules
-from bigdag.engine.regression import nothing_known
+from bigdag.engine.regression import nothing_known, places_known
 from bigdag.search import candidates, insertion, start_orders
 from bigdag.search.ebic import least_squares
 from bigdag.search.outside import Outside
@@ -40,7 +41,6 @@ __all__ = [
 _BYTES_OF_A_PAIR = 12  # in the lists of every pair
 _BYTES_OF_A_VARIABLE = 1200  # in lists of what is correlated, while longer ones are put together
 _BYTES_OF_A_KNOWN = 16  # correlation that is kept
-_BLOCK_OF_R2 = 2**21  # values of the rows whose R² two threads compute at a time
 _ROUNDS = 8  # of candidates from paths of two arcs, at the most
 _THOROUGH = 400  # variables up to which every look is: more take too long before the last round
 _PARENTS = 256  # of a variable, at the most
@@ -73,22 +73,20 @@ def insertion_memory(n: int, d: int, correlated: float | None = None) -> int:
     >>> insertion_memory(1000, 4000) > insertion_memory(1000, 4000, 10.0)
     True
     """
-    blocks = 4 * min(n * d, _BLOCK_OF_R2) if n <= d else 0  # of rows, and what is made of them
-    r_squared = 8 * d * d if n > d else 12 * n * n + 8 * blocks
     if d <= candidates.EVERY_PAIR:
         lists = 4 * d * d + 2 * 4 * d * most_parents(n, d)
     else:  # candidates, correlations that are kept, and one look at half of the matrix
-        known = 0 if d <= _HELD else _BYTES_OF_A_KNOWN * _places(_KNOWN * d)
+        known = 0 if d <= _HELD else _BYTES_OF_A_KNOWN * places_known(_most_known(d))
         lists = _BYTES_OF_A_VARIABLE * d + known + exceeding_memory(n, d)
         dense = correlated is None or candidates.takes_every_pair(d, correlated * d)
         if d <= candidates.EVERY_PAIR_DENSE and dense:
             lists = max(lists, _BYTES_OF_A_PAIR * d * d)
-    return max(r_squared, lists) + 8 * d * 64
+    return max(r_squared_memory(n, d), lists) + 8 * d * 64
 
 
-def _places(wanted: int) -> int:
-    """Return for how many correlations that are kept there is room: a power of two."""
-    return 1 << (min(wanted, _MOST_KNOWN) - 1).bit_length()
+def _most_known(d: int) -> int:
+    """Return how many correlations that are not held are kept."""
+    return min(_KNOWN * d, _MOST_KNOWN)
 
 
 def holds_correlations(d: int) -> bool:
@@ -160,7 +158,7 @@ class InsertionSearch:
             no_rules() if self.limits is None else self.limits.rules,
         )  # fmt: skip
         # What the one thread that makes moves has computed before.
-        self._known = nothing_known(0 if held else min(_KNOWN * gram.d, _MOST_KNOWN))
+        self._known = nothing_known(0 if held else _most_known(gram.d))
         self.most = most_parents(gram.n_samples, gram.d)
         self.state = insertion.begin(np.arange(gram.d), self.most, self._room())
         self._begun = False  # whether the state is more than the empty graph
