@@ -42,14 +42,14 @@ _ALL_PREDECESSORS = 5000  # variables up to which its lasso may use any of them
 
 # Products of half of the matrix in float32 that a fit consists of. Least squares looks again at
 # columns that something entered by chance, of which there are more the more variables there are.
-_LOOKS_OF_BIC, _LOOKS_OF_LEAST_SQUARES = 2.0, 2.0
+_LOOKS_OF_BIC, _LOOKS_OF_LEAST_SQUARES = 2.2, 2.0
 _LOOKS_OF_A_CHANCE = 0.45
 # Inner products of a variable, and of one that it is correlated with.
-_OF_A_VARIABLE, _OF_A_CANDIDATE = 200.0, 45.0
-_SHARE_OF_LEAST_SQUARES = 0.6  # of these
+_OF_A_VARIABLE, _OF_A_CANDIDATE = 270.0, 58.0
+_TIMES_OF_LEAST_SQUARES = 1.15  # as many
 # Of every pair of variables, where all of them become candidates: some, and more where more are
 # correlated.
-_OF_A_PAIR, _OF_A_CORRELATED_PAIR = 0.6, 200.0
+_OF_A_PAIR, _OF_A_CORRELATED_PAIR = 0.9, 120.0
 # Where the lasso may use all variables: of every pair, and of every pair and a thousand variables,
 # because each has more parents the more there are, and a change of one goes through all. It works
 # on correlations that are held, so that the number of samples does not matter.
@@ -203,12 +203,13 @@ def _search_seconds(criterion: str, n: int, d: int, mean: float, at: Speed) -> f
     half = 0.5 * d * d * at.product
     own = d * (_OF_A_VARIABLE + _OF_A_CANDIDATE * min(mean, 200.0)) * at.single
     if criterion == "least_squares":
+        own *= _TIMES_OF_LEAST_SQUARES
         if d <= _ALL_PREDECESSORS:
             pairs = _LASSO_OF_A_PAIR + _LASSO_OF_A_THOUSAND * d / 1000
-            return 2 * half + d * d * pairs * at.thousand
+            return 2 * half + own + d * d * pairs * at.thousand
         chance = d * math.erfc(_CORRELATED / math.sqrt(2))
         looks = _LOOKS_OF_LEAST_SQUARES + _LOOKS_OF_A_CHANCE * chance
-        return looks * half + _SHARE_OF_LEAST_SQUARES * own
+        return looks * half + own
     start = 4.0 * d * min(n, d) * at.product  # R² of each variable on all others
     if takes_every_pair(d, mean * d):
         pairs = _OF_A_PAIR + _OF_A_CORRELATED_PAIR * mean / d
