@@ -43,17 +43,20 @@ def test_same_order_as_the_literal_algorithm(seed):
     W[0, 1] = 1.0  # with W = 0 the printed algorithm returns node 0 every time
     projected, order = greedy_mas(W)
     assert greedy_order(W).tolist() == order[::-1].tolist()
+    assert greedy_order(sp.csc_array(W)).tolist() == order[::-1].tolist()
     assert np.array_equal(project(W, greedy_order(W)).toarray(), projected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("seed", range(10))
-def test_dense_and_heap_give_the_same_order(seed, dtype):
+def test_full_torch_and_heap_give_the_same_order(seed, dtype):
     rng = np.random.default_rng(seed)
     d = int(rng.integers(1, 80))
     W = torch.tensor(random_weights(rng, d, 0.3) * 10.0 ** rng.uniform(-8, 8, size=(d, d)))
     W = W.to(dtype)
-    assert greedy_order_dense(W).tolist() == greedy_order(W.numpy()).tolist()
+    heap = greedy_order(sp.csc_array(W.numpy())).tolist()
+    assert greedy_order_dense(W).tolist() == heap
+    assert greedy_order(W.numpy()).tolist() == heap
 
 
 @given(weight_matrices())
@@ -65,6 +68,7 @@ def test_any_weights_give_a_permutation_and_an_acyclic_subgraph(W):
     assert np.array_equal(kept[kept != 0], W[kept != 0])
     assert np.all(np.diag(kept) == 0)
     assert greedy_order_dense(torch.tensor(W)).tolist() == order.tolist()
+    assert greedy_order(sp.csc_array(W)).tolist() == order.tolist()
 
 
 @given(weight_matrices())

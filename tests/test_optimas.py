@@ -15,6 +15,7 @@ from bigdag.engine import lasso
 from bigdag.engine.gram import Gram
 from bigdag.errors import MemoryLimitError, MissingExtraError, ParameterError
 from bigdag.learners import optimas
+from bigdag.learners.torch_support import penalties
 from learner_contract import LearnerContract, equation_1, interrupted, table
 
 
@@ -264,3 +265,16 @@ def test_state_shows_the_best_graph():
     OptiMAS(max_iter=10, callback=look).fit(X)
     assert len(values) == 9
     assert np.allclose(*zip(*values), rtol=1e-5)
+
+
+@pytest.mark.parametrize("with_centre", [False, True])
+@pytest.mark.parametrize("size", [3, 700])  # one strip, and several
+def test_penalties_are_those_of_plain_torch(size, with_centre):
+    rng = torch.Generator().manual_seed(size)
+    W = torch.randn(size, size, generator=rng, dtype=torch.float64).requires_grad_()
+    centre = torch.randn(size, size, generator=rng, dtype=torch.float64) if with_centre else None
+    plain = 0.3 * W.abs().sum() + 0.7 * (W if centre is None else W - centre).square().sum()
+    ours = penalties(torch)(W, centre, 0.3, 1.4)
+    (wanted,), (found,) = (torch.autograd.grad(loss, W) for loss in (plain, ours))
+    assert torch.allclose(ours, plain, rtol=1e-12)
+    assert torch.allclose(found, wanted, rtol=1e-12, atol=1e-15)

@@ -13,7 +13,7 @@ from bigdag.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["acyclic_threshold", "arcs_by_source", "is_acyclic", "topological_order"]
+__all__ = ["acyclic_threshold", "arcs_by_source", "check_square", "is_acyclic", "topological_order"]
 
 _FEW_ARCS = 4  # a variable: so many of the heaviest arcs are looked at first for a cycle
 
@@ -108,11 +108,16 @@ def acyclic_threshold(W: ArrayLike | sp.sparray) -> tuple[float, sp.csc_array]:
     return float(levels[last]), sp.csc_array(above(levels[last]))
 
 
+def check_square(W: NDArray[np.generic] | sp.sparray) -> None:
+    """Refuse what is no matrix of weights."""
+    if W.ndim != 2 or W.shape[0] != W.shape[1]:
+        raise ParameterError(f"A weight matrix must be square. Got shape {W.shape} instead.")
+
+
 def arcs_by_source(W: ArrayLike | sp.sparray) -> sp.csr_array:
     """Return the arcs of W by source, without explicit zeros."""
     arcs = sp.csr_array(W)
-    if arcs.shape[0] != arcs.shape[1]:
-        raise ParameterError(f"A weight matrix must be square. Got shape {arcs.shape} instead.")
+    check_square(arcs)
     if arcs.nnz and not arcs.data.all():
         arcs = arcs.copy()
         arcs.eliminate_zeros()

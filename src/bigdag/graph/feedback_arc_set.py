@@ -20,7 +20,7 @@ from bigdag.compiled import kernel
 from bigdag.engine.heap import pop, sift
 from bigdag.engine.order import project, rank_of, sort_with
 from bigdag.errors import ParameterError, missing_extra
-from bigdag.graph.acyclic import arcs_by_source
+from bigdag.graph.acyclic import arcs_by_source, check_square
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -32,6 +32,7 @@ __all__ = ["greedy_order", "greedy_order_dense", "improve_order", "kept_weight"]
 _BITS = 60  # a column's keys add up to less than 2**61
 _TAKEN = np.iinfo(np.int64).max
 _WAITING = 2**62  # added to the keys of a variable that may not be taken yet
+_COMPILED = (np.dtype(np.float32), np.dtype(np.float64))  # what full matrices are compiled for
 _NO_ONE = np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64)  # has to come after anyone
 
 
@@ -53,7 +54,7 @@ def kept_weight(W: ArrayLike | sp.sparray, order: NDArray[np.integer]) -> float:
 def greedy_order(
     W: ArrayLike | sp.sparray, precedence: Precedence | None = None
 ) -> NDArray[np.int64]:
-    """Algorithm 2 on sparse weights, with a heap: O(m log d) for m arcs.
+    """Algorithm 2: on sparse weights with a heap, O(m log d) for m arcs; on full ones in O(d²).
 
     Takes, one after the other, the variable with the least squared weight coming in from the
     variables not yet taken; among equals the one with the smaller index.
@@ -76,6 +77,8 @@ def greedy_order(
     >>> greedy_order(np.array([[0, 2.0, 0], [1.0, 0, 0], [0, 3.0, 0]]))
     array([2, 0, 1])
     """
+    if precedence is None and isinstance(W, np.ndarray) and W.dtype in _COMPILED:
+        return _greedy_full_order(W)
     keys = _arc_keys(W)
     if precedence is None:
         return _greedy_heap(_lists(keys), *_NO_ONE)
@@ -83,6 +86,16 @@ def greedy_order(
         _lists(_with_barriers(keys, precedence)), precedence.after_ptr, precedence.after
     )
     return order[order < keys.shape[0]]
+
+
+def _greedy_full_order(W: NDArray[np.floating]) -> NDArray[np.int64]:
+    """Algorithm 2 on all entries of a matrix; takes no more memory than a few of its rows."""
+    check_square(W)
+    W = np.ascontiguousarray(W)
+    largest = float(_largest_arc(W))
+    _check_largest(largest)
+    heaviest = float(_weights_into(W, largest or 1.0).max(initial=0.0))
+    return _greedy_full(W, largest or 1.0, _key_root(heaviest))
 
 
 def greedy_order_dense(W: Any) -> Any:
@@ -323,6 +336,64 @@ def _greedy_heap(arcs, after_ptr, after):  # type: ignore[no-untyped-def]
                 if waits[j] == 0:
                     key[j] -= _WAITING
                     sift(heap, place, key, place[j], size)
+    return order
+
+
+@kernel
+def _largest_arc(W):  # type: ignore[no-untyped-def]
+    """Return the largest absolute weight off the diagonal; NaN where there is one."""
+    largest = 0.0
+    for i in range(len(W)):
+        for j in range(len(W)):
+            size = abs(np.float64(W[i, j]))
+            if i != j and not size <= largest:
+                if np.isnan(size):
+                    return size
+                largest = size
+    return largest
+
+
+@kernel
+def _weights_into(W, largest):  # type: ignore[no-untyped-def]
+    """Return the sum of squares that come into each variable, in units of the largest weight."""
+    into = np.zeros(len(W))
+    for i in range(len(W)):
+        for j in range(len(W)):
+            if i != j:
+                scaled = W[i, j] / largest
+                into[j] += scaled * scaled
+    return into
+
+
+@kernel(inside=True, _nrt=False)
+def _key(weight, largest, root):  # type: ignore[no-untyped-def]
+    """Return the whole number of one weight, as `_arc_keys` does of all."""
+    if weight == 0:
+        return np.int64(0)
+    scaled = weight / largest * root
+    return max(np.int64(math.ceil(scaled * scaled)), np.int64(1))
+
+
+@kernel
+def _greedy_full(W, largest, root):  # type: ignore[no-untyped-def]
+    """Take the variable with the least keys coming in, one after the other; return the order."""
+    d = len(W)
+    score = np.zeros(d, dtype=np.int64)
+    for i in range(d):
+        for j in range(d):
+            if i != j:
+                score[j] += _key(np.float64(W[i, j]), largest, root)
+    order = np.empty(d, dtype=np.int64)
+    for place in range(d):
+        v = 0
+        for j in range(1, d):
+            if score[j] < score[v]:
+                v = j
+        order[place] = v
+        score[v] = _TAKEN
+        for j in range(d):
+            if score[j] != _TAKEN:
+                score[j] -= _key(np.float64(W[v, j]), largest, root)
     return order
 
 

@@ -36,6 +36,7 @@ from bigdag.learners.torch_support import (
     Descent,
     Residuals,
     TorchLearner,
+    penalties,
     pick_device,
     possible_arcs,
     to_sparse,
@@ -47,7 +48,6 @@ __all__ = ["OptiMAS"]
 _MATRICES = 10  # W̃, W_k, the best, gradient, optimiser's state, moments, and what is passing
 _DENSE_SHARE = 0.6  # of the memory, at the most, for dense matrices before a support is used
 _ENDING = 1.0  # steps: what making a DAG out of a full triangle takes
-_HEAP_SHARE, _HEAP_BYTES = 0.2, 40  # of the memory for the arcs of a full matrix in a heap
 
 
 class OptiMAS(TorchLearner):
@@ -298,9 +298,9 @@ class OptiMAS(TorchLearner):
             return
 
         def penalised(W: Any) -> Any:  # φ_k
-            return weights.equation_1(W) + pull * (W - centre).square().sum()
+            return weights.equation_1(W, centre, pull)
 
-        pull = 0.5 * self.lambda2 / weights.unit
+        pull = self.lambda2 / weights.unit
         descent.loss = penalised
         while not pace.is_over():
             descent.forget()
@@ -349,31 +349,27 @@ def _uses_data(run: Run) -> bool:
 
 
 class _Dense:
-    """All weights as one (d, d) tensor; ``equation_1`` is over the unit."""
+    """All weights as one (d, d) tensor; ``equation_1``, also with a pull, is over the unit."""
 
     def __init__(self, learner: OptiMAS, run: Run, torch: Any, W: sp.csc_array) -> None:
         device = pick_device(torch, learner.device)
         dtype = learner._dtype(run, torch, _uses_data(run))
-        self._torch = torch
+        self._torch, self._penalties = torch, penalties(torch)
         self.unit = learner._unit(run, dtype)
         self._lambda1 = run.lambda1 / self.unit
         self._residuals = Residuals(run, torch, device, dtype, self.unit)
         self.tensor = torch.as_tensor(W.toarray(order="C"), dtype=dtype, device=device)
-        # Both forms of algorithm 2 give the same order; the heap is faster on a CPU, also on a
-        # full matrix, but needs a list of all arcs.
-        room = _HEAP_SHARE * memory_left(learner.memory_limit)
-        self._heap = device.type == "cpu" and _HEAP_BYTES * run.gram.d**2 <= room
         self._precedence = run.precedence
         self.possible = possible_arcs(torch, run, dtype, device)
 
-    def equation_1(self, W: Any) -> Any:
-        return 0.5 * self._residuals(W).sum() + self._lambda1 * W.abs().sum()
+    def equation_1(self, W: Any, centre: Any = None, pull: float = 0.0) -> Any:
+        return 0.5 * self._residuals(W).sum() + self._penalties(W, centre, self._lambda1, pull)
 
     def order(self, W: Any) -> NDArray[np.int64]:
-        if self._precedence is not None:
+        # All forms of algorithm 2 give the same order; the compiled ones need the CPU.
+        if self._precedence is not None or W.device.type == "cpu":
             return greedy_order(W.cpu().numpy(), self._precedence)
-        order = greedy_order(W.numpy()) if self._heap else greedy_order_dense(W).cpu().numpy()
-        return np.asarray(order)
+        return np.asarray(greedy_order_dense(W).cpu().numpy())
 
     def project(self, W: Any, order: NDArray[np.int64]) -> Any:
         rank = self._torch.as_tensor(rank_of(order), device=W.device)
@@ -389,13 +385,13 @@ class _Dense:
 class _Support:
     """Only the weights on the arcs of a sparse matrix, as one (m,) tensor; the rest stays zero.
 
-    ``equation_1`` is over the unit.
+    ``equation_1``, also with a pull, is over the unit.
     """
 
     def __init__(
         self, learner: OptiMAS, run: Run, torch: Any, W: sp.csc_array, support: sp.csc_array
     ) -> None:
-        self._torch = torch
+        self._torch, self._penalties = torch, penalties(torch)
         self._precedence = run.precedence
         self.possible = None  # the support holds no other arcs
         device = pick_device(torch, learner.device)
@@ -415,8 +411,8 @@ class _Support:
         pattern = [torch.as_tensor(a, device=device) for a in (self._indptr, self._rows)]
         self._function = _on_support(torch, X_T, *pattern)
 
-    def equation_1(self, w: Any) -> Any:
-        return 0.5 * self._function.apply(w) + self._lambda1 * w.abs().sum()
+    def equation_1(self, w: Any, centre: Any = None, pull: float = 0.0) -> Any:
+        return 0.5 * self._function.apply(w) + self._penalties(w, centre, self._lambda1, pull)
 
     def order(self, w: Any) -> NDArray[np.int64]:
         return greedy_order(self.sparse(w), self._precedence)

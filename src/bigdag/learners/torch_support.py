@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -24,6 +25,7 @@ __all__ = [
     "Residuals",
     "TorchLearner",
     "load_torch",
+    "penalties",
     "pick_device",
     "possible_arcs",
     "precision_of",
@@ -34,6 +36,7 @@ __all__ = [
 # of: second moments for a loss from S, values for a loss from X.
 _WIDE_S, _WIDE_X = 1e4, 1e8
 _LARGE = 1e12  # beyond this, or below its inverse, squares of gradients near the ends of float32
+_STRIP = 2**17  # entries of a matrix that are worked on at a time
 _DECAY = 10.0  # what a learning rate is divided by when the loss has settled
 _ABOVE = 1e-3  # of the least loss: by more than that another is clearly above it
 _RETURNS = 6  # to the place of the least loss, at the most
@@ -207,6 +210,56 @@ def _from_moments(torch: Any) -> Any:
             return G * (2 * slope), None
 
     return FromMoments
+
+
+# ------------------------------------------------------------------ penalties
+
+
+def penalties(torch: Any) -> Callable[..., Any]:
+    """Return the function ``λ1‖W‖₁ + λ2/2·‖W − C‖²`` of (W, C, λ1, λ2), differentiable in W.
+
+    C may be None, for zeros. It works strip by strip, as passing matrices that large cost more than
+    the arithmetic.
+
+    Examples
+    --------
+    >>> import torch
+    >>> W = torch.tensor([[0.0, -2.0], [1.0, 0.0]], requires_grad=True)
+    >>> value = penalties(torch)(W, torch.ones(2, 2), 0.5, 2.0)
+    >>> value.backward()
+    >>> float(value.detach()), W.grad.tolist()
+    (12.5, [[-2.0, -6.5], [0.5, -2.0]])
+    """
+
+    class Penalties(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, W: Any, centre: Any, lambda1: float, lambda2: float) -> Any:
+            ctx.save_for_backward(W, centre)
+            ctx.lambda1, ctx.lambda2 = lambda1, lambda2
+            total = W.new_zeros(())
+            for w, c in zip(_strips(W), _strips(centre)):
+                total += lambda1 * w.abs().sum()
+                if lambda2:
+                    total += 0.5 * lambda2 * (w if c is None else w - c).square().sum()
+            return total
+
+        @staticmethod
+        def backward(ctx: Any, slope: Any) -> tuple[Any, None, None, None]:
+            W, centre = ctx.saved_tensors
+            gradient = torch.empty_like(W)
+            for w, c, g in zip(_strips(W), _strips(centre), _strips(gradient)):
+                torch.sign(w, out=g).mul_(ctx.lambda1)
+                if ctx.lambda2:
+                    g.add_(w if c is None else w - c, alpha=ctx.lambda2)
+                g.mul_(slope)
+            return gradient, None, None, None
+
+    return Penalties.apply
+
+
+def _strips(values: Any) -> Iterable[Any]:
+    """Return the entries of a tensor in pieces that stay in a processor's cache; None as Nones."""
+    return itertools.repeat(None) if values is None else values.view(-1).split(_STRIP)
 
 
 # ------------------------------------------------------------------ the optimiser
