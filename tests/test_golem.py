@@ -10,7 +10,7 @@ from bigdag import GOLEM, metrics, simulate
 from bigdag.data.dataset import as_dataset
 from bigdag.errors import DataWarning
 from bigdag.learners.run import Run
-from bigdag.learners.torch_support import Residuals
+from bigdag.learners.torch_loss import Residuals
 from learner_contract import LearnerContract, gcastle, table
 from test_notears import random_weights
 

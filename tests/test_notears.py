@@ -18,7 +18,7 @@ from bigdag.graph.acyclic import acyclic_threshold, is_acyclic
 from bigdag.learners import notears
 from bigdag.learners.notears import acyclicity
 from bigdag.learners.run import Run
-from bigdag.learners.torch_support import Residuals
+from bigdag.learners.torch_loss import Residuals
 from learner_contract import LearnerContract, equation_1, gcastle, interrupted, table
 
 

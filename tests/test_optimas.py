@@ -15,7 +15,7 @@ from bigdag.engine import lasso
 from bigdag.engine.gram import Gram
 from bigdag.errors import MemoryLimitError, MissingExtraError, ParameterError
 from bigdag.learners import optimas
-from bigdag.learners.torch_support import penalties
+from bigdag.learners.torch_loss import penalties
 from learner_contract import LearnerContract, equation_1, interrupted, table
 
 

@@ -15,7 +15,8 @@ from bigdag.learners.dense import unit_of_variances
 from bigdag.learners.notears import PenalisedLearner, acyclicity
 from bigdag.learners.parameters import Number, OneOf
 from bigdag.learners.run import Run, State
-from bigdag.learners.torch_support import Residuals, TorchLearner, precision_of
+from bigdag.learners.torch_loss import Residuals
+from bigdag.learners.torch_support import TorchLearner, precision_of
 
 __all__ = ["GOLEM", "likelihood"]
 

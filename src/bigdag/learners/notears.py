@@ -39,9 +39,9 @@ from bigdag.learners.dense import (
 )
 from bigdag.learners.parameters import Number, OneOf
 from bigdag.learners.run import Run, State
+from bigdag.learners.torch_loss import Residuals
 from bigdag.learners.torch_support import (
     Convergence,
-    Residuals,
     TorchLearner,
     pick_device,
     possible_arcs,

@@ -31,12 +31,11 @@ from bigdag.learners.base import Learner
 from bigdag.learners.dense import Pace, check_dense
 from bigdag.learners.parameters import Number, OneOf
 from bigdag.learners.run import Run, State
+from bigdag.learners.torch_loss import Residuals, penalties
 from bigdag.learners.torch_support import (
     Convergence,
     Descent,
-    Residuals,
     TorchLearner,
-    penalties,
     pick_device,
     possible_arcs,
     to_sparse,
