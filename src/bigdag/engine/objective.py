@@ -27,8 +27,9 @@ __all__ = [
     "value",
 ]
 
-# A column with more parents than both, as a share of all variables and as a number, is so full
-# that one matrix product is quicker than a loop over its parents.
+# A column with more parents than both, as a share of all variables (or of the geometric mean of
+# variables and samples) and as a number, is so full that one matrix product is quicker than a loop
+# over its parents.
 _FULL_SHARE, _FULL_LEAST = 0.2, 64
 
 
@@ -64,7 +65,8 @@ def losses(gram: Gram, W: sp.sparray) -> NDArray[np.float64]:
     B = on_correlation_scale(gram, W)
     indptr, indices = B.indptr.astype(np.int64), B.indices.astype(np.int64)
     count = np.diff(indptr)
-    full = (count > _FULL_SHARE * gram.d) & (count > _FULL_LEAST)
+    width = gram.n_samples if _by_rows(gram) else gram.d
+    full = (count > _FULL_SHARE * np.sqrt(gram.d * width)) & (count > _FULL_LEAST)
     if full.any():  # those by a matrix product, and the others as if these had no arcs
         by_product = _losses_by_product(gram, B, np.flatnonzero(full))
         keep = np.repeat(~full, count)
@@ -81,6 +83,11 @@ def losses(gram: Gram, W: sp.sparray) -> NDArray[np.float64]:
     return total * gram.diag()
 
 
+def _by_rows(gram: Gram) -> bool:
+    """Tell whether a product with the rows is shorter than one with the correlations."""
+    return gram.C is None or (gram.Z is not None and gram.n_samples < gram.d)
+
+
 def _losses_by_product(
     gram: Gram, B: sp.csc_array, columns: NDArray[np.int64]
 ) -> NDArray[np.float64]:
@@ -88,14 +95,15 @@ def _losses_by_product(
     out = []
     for block in gram.blocks(columns):
         dense = B[:, block].T.toarray()  # (k, d), a column's coefficients by row
-        if gram.C is not None:
-            left = gram.product(dense, gram.C)
-            left -= 2 * gram.C[block]
-            square = 1.0 + np.einsum("ij,ij->i", dense, left)
-        else:
+        if _by_rows(gram):
             assert gram.Z is not None
             residual = gram.Z[block] - gram.product(dense, gram.Z)
             square = np.einsum("ij,ij->i", residual, residual)
+        else:
+            assert gram.C is not None
+            left = gram.product(dense, gram.C)
+            left -= 2 * gram.C[block]
+            square = 1.0 + np.einsum("ij,ij->i", dense, left)
         out.append(0.5 * np.maximum(square, 0.0))
     return np.concatenate(out)
 

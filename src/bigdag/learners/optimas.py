@@ -46,7 +46,7 @@ __all__ = ["OptiMAS"]
 
 _MATRICES = 10  # W̃, W_k, the best, gradient, optimiser's state, moments, and what is passing
 _DENSE_SHARE = 0.6  # of the memory, at the most, for dense matrices before a support is used
-_ENDING = 1.0  # steps: what making a DAG out of a full triangle takes
+_ENDING = 3.0  # steps: what making a DAG out of a full triangle takes
 
 
 class OptiMAS(TorchLearner):
