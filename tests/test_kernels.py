@@ -3,6 +3,7 @@
 import ast
 import inspect
 import sys
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -127,3 +128,80 @@ def test_an_error_inside_of_another_kernel_reaches_python():
         outer(7, 0)
     with pytest.raises(ValueError, match="fewer than no parts"):
         outer(7, -1)
+
+
+def test_what_numba_changes_for_arrays_does_not_reach_other_kernels():
+    """Numba computes expressions of arrays with other flags: there a division by zero is NaN."""
+
+    @kernel
+    def shares(wholes, parts):
+        return wholes / parts
+
+    @kernel
+    def share(whole, parts):
+        return whole / parts
+
+    with np.errstate(all="ignore"):
+        assert np.isinf(shares(np.array([1.0, 2.0]), np.array([0.0, 1.0]))[0])
+    with pytest.raises(ZeroDivisionError):
+        share(1.0, 0.0)
+    with pytest.raises(ZeroDivisionError):
+        share(1, 0)
+
+
+class Pair(NamedTuple):
+    first: np.ndarray
+    second: np.ndarray
+
+
+@kernel(inside=True, _nrt=False)
+def swap_until(pair, times):
+    while times > 0:  # the loop is the first that the function does
+        for i in range(len(pair.first)):
+            pair.first[i], pair.second[i] = pair.second[i], pair.first[i] + times
+        times -= 1
+    return times
+
+
+@kernel(_nrt=False)
+def on_tuples(pair, other, times):
+    """Arguments that are used in every branch, set anew in one, and handed on."""
+    total = times
+    if times > 2:
+        pair = other
+        total += swap_until(pair, times)
+    for i in range(len(pair.first)):
+        if pair.second[i] > pair.first[i]:
+            total += swap_until(other, np.int64(1))
+            break
+        total += pair.second[i]
+    return total + other.first[0]
+
+
+@pytest.mark.parametrize("times", range(5))
+def test_arguments_are_known_in_every_block(times):
+    """What a kernel is given is no variable in memory, but stays what Python would have."""
+    rng = np.random.default_rng(times)
+    pairs = [Pair(*rng.integers(9, size=(2, 6))) for _ in range(2)]
+    same = [Pair(pair.first.copy(), pair.second.copy()) for pair in pairs]
+
+    def swapped(pair, count):
+        for c in range(count, 0, -1):
+            pair.first[:], pair.second[:] = pair.second.copy(), pair.first + c
+        return 0
+
+    pair, other = same
+    expected = times
+    if times > 2:
+        pair = other
+        expected += swapped(pair, times)
+    for i in range(6):
+        if pair.second[i] > pair.first[i]:
+            expected += swapped(other, 1)
+            break
+        expected += pair.second[i]
+    expected += other.first[0]
+    assert on_tuples(*pairs, times) == expected
+    for one, two in zip(pairs, same):
+        assert np.array_equal(one.first, two.first)
+        assert np.array_equal(one.second, two.second)

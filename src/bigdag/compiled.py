@@ -19,17 +19,20 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import llvmlite
 import numba
 from llvmlite import binding
-from numba.core import compiler, event, serialize
+from numba.core import compiler, event, ir, lowering, serialize, typed_passes
+from numba.core.analysis import must_use_alloca
 from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler_machinery import register_pass
 from numba.core.registry import CPUDispatcher
 
 __all__ = ["Stopwatch", "cache_folder", "compiling_seconds", "kernel", "on_compiling"]
@@ -78,11 +81,8 @@ def kernel(
         return lambda function: kernel(function, inside=inside, **options)
     # Without fastmath=False a function takes over what its first caller has, so that results would
     # depend on which one was compiled first.
-    options = {
-        "fastmath": False, "no_cfunc_wrapper": True, "no_cpython_wrapper": inside, **options,
-    }  # fmt: skip
-    if inside:
-        options["pipeline_class"] = _PartCompiler
+    options = {"fastmath": False, "no_cfunc_wrapper": True, **options}
+    options["pipeline_class"] = _PartCompiler if inside else _KernelCompiler
     compiled = numba.njit(nogil=True, **options)(function)
     if inside and isinstance(compiled, CPUDispatcher):
         compiled.__class__ = _Inside
@@ -147,8 +147,107 @@ def _part(context: Any, name: str) -> Any:
     return library
 
 
-class _PartCompiler(compiler.Compiler):
-    """Numba's own compiler, whose result is a part."""
+class _KernelLower(lowering.Lower):
+    """Translates into LLVM's language, without variables in memory for what is set once for all.
+
+    Numba gives a variable a place in memory unless one block has all of its uses, and reads the
+    whole tuple of arrays from there for each field of it. What the first block sets, arguments
+    above all, is known in every other one.
+    """
+
+    def _find_singly_assigned_variable(self) -> None:
+        super()._find_singly_assigned_variable()
+        blocks = self.func_ir.blocks
+        first = min(blocks)
+        begins_again = any(first in block.terminator.get_targets() for block in blocks.values())
+        # Where references are counted, a variable may be let go of twice on one way.
+        if self.context.enable_nrt or begins_again:
+            return
+        times = Counter(
+            one.target.name for block in blocks.values() for one in block.find_insts(ir.Assign)
+        )
+        here = {one.target.name for one in blocks[first].find_insts(ir.Assign)}
+        fixed = {name for name in here if times[name] == 1} - set(must_use_alloca(blocks))
+        self._singly_assigned_vars |= fixed
+
+
+class _PartLower(_KernelLower):
+    """The same for a part, which Python does not call.
+
+    All kernels ask numba for an entrance, so that they have the same flags: numba chooses
+    and compiles its own functions anew for other flags.
+    """
+
+    def create_cpython_wrapper(self, release_gil: bool = False) -> None:
+        """Make none."""
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _KernelLowering(typed_passes.NativeLowering):
+    _name = "kernel_lowering"
+    lowering_class = _KernelLower
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _PartLowering(typed_passes.NativeLowering):
+    _name = "part_lowering"
+    lowering_class = _PartLower
+
+
+class _SharedFlags(compiler.Flags):
+    """Flags of which there is one object for the same values, and which nobody changes.
+
+    Numba looks its own functions up by the flags in force, tens of thousands of times, and would
+    compare them value by value.
+    """
+
+    _hash = hash(compiler.Flags())  # the same for all values
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> Any:
+        return self is other or super().__eq__(other)
+
+    def copy(self) -> compiler.Flags:
+        """Return flags that may be changed."""
+        return compiler.Flags(self)
+
+
+class _KernelFlags(compiler.Flags):
+    """The flags of a kernel; of its copy, which numba puts into force, there is one for all."""
+
+    _shared: ClassVar[dict[str, _SharedFlags]] = {}
+
+    def copy(self) -> _SharedFlags:
+        """Return the shared flags of these values."""
+        return self._shared.setdefault(self.summary(), _SharedFlags(self))
+
+
+class _KernelCompiler(compiler.CompilerBase):
+    """Numba's own compiler but for one step, and for flags that are quick to compare."""
+
+    _step: type = _KernelLowering
+
+    def __init__(
+        self, typing: Any, context: Any, library: Any, args: Any, returned: Any, flags: Any,
+        local: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(typing, context, library, args, returned, _KernelFlags(flags), local)
+
+    def define_pipelines(self) -> list[Any]:
+        """Return the steps."""
+        steps = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+        steps.add_pass_after(self._step, typed_passes.NativeLowering)
+        steps.passes = [one for one in steps.passes if one[0] is not typed_passes.NativeLowering]
+        steps.finalize()
+        return [steps]
+
+
+class _PartCompiler(_KernelCompiler):
+    """The same, whose result is a part."""
+
+    _step = _PartLowering
 
     def __init__(self, typing: Any, context: Any, library: Any, *more: Any) -> None:
         super().__init__(typing, context, library or _part(context, "part"), *more)
@@ -262,7 +361,29 @@ def _remove_unused(parent: Path) -> None:
 @cache
 def _key() -> str:
     """Return what compiled code depends on, as found when the first kernel was imported."""
-    return _key_of_sources()
+    return _key_and_files()[0]
+
+
+@cache
+def _key_and_files() -> tuple[str, dict[Path, tuple[int, int]]]:
+    """Return the key, and the files that it depends on as they were just before."""
+    before = {path: _stamp(path) for path in _sources()}
+    return _key_of_sources(), before
+
+
+def _sources() -> list[Path]:
+    return sorted(Path(__file__).parent.rglob("*.py"))
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """Return what differs once a file has been written again."""
+    about = path.stat()
+    return about.st_mtime_ns, about.st_size
+
+
+def _sources_are_unchanged() -> bool:
+    """Tell whether the sources are those that the key is of."""
+    return all(_stamp(path) == stamp for path, stamp in _key_and_files()[1].items())
 
 
 def _key_of_sources() -> str:
@@ -270,7 +391,7 @@ def _key_of_sources() -> str:
     versions = numba.__version__, llvmlite.__version__, sys.version, sys.implementation.cache_tag
     digest = hashlib.sha256(repr(versions).encode())
     package = Path(__file__).parent
-    for path in sorted(package.rglob("*.py")):
+    for path in _sources():
         source = path.read_bytes()
         if b"@kernel" in source:
             digest.update(path.relative_to(package).as_posix().encode() + b"\0" + source)
@@ -312,7 +433,7 @@ class _KernelCache:
         try:
             if result.lifted or result.library.has_dynamic_globals:
                 return
-            if _key_of_sources() != _key():  # changed since they were imported
+            if not _sources_are_unchanged():
                 return
             body = _pack(result._reduce())
             target = self._file(signature, result.target_context)

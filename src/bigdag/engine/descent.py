@@ -43,7 +43,8 @@ def descend(Q, c, p, b, tol):  # type: ignore[no-untyped-def]
         # A Newton step costs as much as many sweeps: it pays where as many are still to come.
         pace = np.log(last / gap)
         if size > 0 and pace * (size / 18 + 0.5) < np.log(gap / tol):
-            _newton(Q, c, p, b, g, support, size)
+            L, goal, kinks = np.empty((size, size)), np.empty(size), np.empty(size)
+            _newton(Q, c, p, b, g, support, size, L, goal, kinks)
         last = gap
 
 
@@ -101,14 +102,12 @@ def weigh(c, p, b, g):  # type: ignore[no-untyped-def]
     return 0.5 * square + penalty, dual_bound(1.0 - explained, square, limit)
 
 
-@kernel(inside=True, fastmath=True)
-def _newton(Q, c, p, b, g, support, size):  # type: ignore[no-untyped-def]
+@kernel(inside=True, fastmath=True, _nrt=False)
+def _newton(Q, c, p, b, g, support, size, L, goal, kinks):  # type: ignore[no-untyped-def]
     """Go towards the minimum for the present signs, as far as it pays, in place in b and g.
 
-    The first ``size`` places in ``support`` are where b is not zero.
+    The first ``size`` places in ``support`` are where b is not zero; L, goal and kinks are room.
     """
-    L = np.empty((size, size))
-    goal, kinks = np.empty(size), np.empty(size)
     for _ in range(_NEWTONS):
         if not _cholesky(Q, support, size, L):
             return  # collinear: leave it to coordinate descent

@@ -298,27 +298,33 @@ def _lists(arcs: sp.csr_array | sp.csc_array) -> _Arcs:
     return _Arcs(arcs.indptr.astype(np.int64), arcs.indices.astype(np.int64), arcs.data)
 
 
-@kernel
-def _greedy_heap(arcs, after_ptr, after):  # type: ignore[no-untyped-def]
+def _greedy_heap(
+    arcs: _Arcs, after_ptr: NDArray[np.int64], after: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """Take the variable with the least keys coming in, one after the other; return the order.
 
     One that has to come after others, which are in the lists ``after`` of these, waits for them.
     """
+    d = len(arcs.indptr) - 1
+    order, heap, place = np.empty(d, dtype=np.int64), np.arange(d), np.arange(d)
+    key, waits = np.zeros(d, dtype=np.int64), np.zeros(d if len(after) else 0, dtype=np.int64)
+    _take_by_heap(arcs, after_ptr, after, key, waits, heap, place, order)
+    return order
+
+
+@kernel(_nrt=False)
+def _take_by_heap(arcs, after_ptr, after, key, waits, heap, place, order):  # type: ignore[no-untyped-def]
+    """Fill in the order; keys and waits are zero, heap and place the variables as they come."""
     indptr, indices, arc_key = arcs
     d = len(indptr) - 1
-    key = np.zeros(d, dtype=np.int64)
     for e in range(len(indices)):
         key[indices[e]] += arc_key[e]
-    waits = np.zeros(d if len(after) > 0 else 0, dtype=np.int64)
     for e in range(len(after)):
         if waits[after[e]] == 0:
             key[after[e]] += _WAITING
         waits[after[e]] += 1
-    heap = np.arange(d)
-    place = np.arange(d)
     for at in range(1, d):
         sift(heap, place, key, at, at + 1)
-    order = np.empty(d, dtype=np.int64)
     size = d
     for i in range(d):
         v = pop(heap, place, key, size)
@@ -336,7 +342,6 @@ def _greedy_heap(arcs, after_ptr, after):  # type: ignore[no-untyped-def]
                 if waits[j] == 0:
                     key[j] -= _WAITING
                     sift(heap, place, key, place[j], size)
-    return order
 
 
 @kernel

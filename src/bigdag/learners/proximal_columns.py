@@ -211,7 +211,9 @@ class ProximalColumns:
         def work(first: int, last: int) -> None:
             some = todo[first:last]
             if gram.C is not None:
-                _step_held(gram.C, some, iterate, terms, self.store, momentum)
+                most = int((self.indptr[some + 1] - self.indptr[some]).max())
+                rows = _Rows(np.empty(most), np.empty(most), np.empty(most))
+                _step_held(gram.C, some, iterate, terms, self.store, rows, momentum)
             else:
                 _step_on_data(gram.Z, some, iterate, terms, momentum)
 
@@ -313,22 +315,31 @@ def _largest_eigenvalue(gram: Gram) -> float:
 # ------------------------------------------------------------------ compiled kernels
 
 
-@kernel(fastmath=True)
-def _step_held(C, todo, iterate, terms, store, momentum):  # type: ignore[no-untyped-def]
+class _Rows(NamedTuple):
+    """Room for what a step in one column computes; one entry a member."""
+
+    at_y: NDArray[np.float64]  # z_iᵀ(z_j - Z y)
+    size: NDArray[np.float64]  # the sums of the members' absolute correlations
+    q: NDArray[np.float64]  # a row of the members' correlations
+
+
+@kernel(fastmath=True, _nrt=False)
+def _step_held(C, todo, iterate, terms, store, rows, momentum):  # type: ignore[no-untyped-def]
     """Take one step in each column of todo, in place; note the loss of the centre and rest.
 
     On correlations that are held, from the store where they are in it.
     """
     exact = len(store.exact) > 0
-    for j in todo:
+    for i in range(len(todo)):
+        j = todo[i]
         span = slice(iterate.indptr[j], iterate.indptr[j + 1])
         members, y, centre = iterate.indices[span], iterate.y[span], iterate.centre[span]
         own, at = store.own[span], store.place[j]
         m = len(members)
-        at_y = np.zeros(m)  # z_iᵀ(z_j - Z y)
+        at_y, size, q = rows.at_y[:m], rows.size, rows.q
+        for s in range(m):
+            at_y[s], size[s] = 0.0, 1.0
         bound = terms.curvature[j]
-        size = np.ones(m if bound == 0.0 else 0)
-        q = np.empty(0 if exact and at >= 0 else m)
         square = 1.0  # what the centre leaves of the variance
         for s in range(m):
             y_s, centre_s, kept = y[s], centre[s], 0.0
@@ -352,7 +363,7 @@ def _step_held(C, todo, iterate, terms, store, momentum):  # type: ignore[no-unt
             at_y[s] = own[s] - total - y_s
             square += centre_s * (2.0 * (kept - own[s]) + centre_s)
         if bound == 0.0:
-            terms.curvature[j] = _largest(size)
+            terms.curvature[j] = _largest(size[:m])
         _step_column(j, iterate, terms, at_y, square, momentum)
 
 

@@ -315,8 +315,9 @@ class InsertionSearch:
         if step.found is not None:
             self.state.load(step.found[:-1])
             done, moved = bool(step.found[-1][0]), int(step.found[-1][1])
+        workspace = insertion.new_workspace(self.problem, self.state)
         while not done:
-            done, more = self._some_looks(thorough)
+            done, more = self._some_looks(thorough, workspace)
             moved += more
             ended = (more and self._note("insertion")) or self.run.out_of_time()
             self._keep(step, done, moved)
@@ -332,11 +333,13 @@ class InsertionSearch:
         problem = self.problem
         return problem.arc_cost, problem.indptr, problem.indices, *self.state.saved()
 
-    def _some_looks(self, thorough: bool) -> tuple[bool, int]:
+    def _some_looks(self, thorough: bool, workspace: insertion.Workspace) -> tuple[bool, int]:
         """Look at a quarter of the variables, or until time is up; as `insertion.descend`."""
         done, moved, looks = False, 0, max(_LOOKS, self.gram.d // 4)
         while not done and looks > 0 and not self.run.out_of_time():
-            done, more = insertion.descend(self._alone(), self.state, min(looks, _LOOKS), thorough)
+            done, more = insertion.descend(
+                self._alone(), self.state, min(looks, _LOOKS), thorough, workspace
+            )
             moved += more
             looks -= _LOOKS
         return done, moved
@@ -455,9 +458,10 @@ class InsertionSearch:
     def _chain(self, draw: tuple[NDArray[np.int64], NDArray[np.float64]]) -> insertion.State:
         state = self.state.copy()
         insertion.shake(self.problem, state, *draw)
-        done = False
+        done, workspace = False, insertion.new_workspace(self.problem, state)
+        thorough = self.gram.d <= _THOROUGH
         while not done and not self._halted and not self.run.out_of_time():
-            done, _ = insertion.descend(self.problem, state, _LOOKS, self.gram.d <= _THOROUGH)
+            done, _ = insertion.descend(self.problem, state, _LOOKS, thorough, workspace)
         return state
 
     def _exact(self) -> None:

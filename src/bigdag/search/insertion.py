@@ -16,7 +16,7 @@ out. Parents come from lists of candidates; :func:`outsiders` looks for what the
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from bigdag.engine.limits import bounds, may, required
 from bigdag.engine.regression import (
     COLLINEAR,
     GAIN,
+    Desk,
     Problem,
     add,
     between,
@@ -38,27 +39,39 @@ from bigdag.engine.regression import (
 )
 from bigdag.search.state import State, begin, coefficients, factor_size, prune
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 __all__ = [
     "Problem",
     "State",
+    "Workspace",
     "begin",
     "coefficients",
     "descend",
     "fit",
+    "new_workspace",
     "outsiders",
     "prune",
     "shake",
 ]
 
 _MANY = 32  # parents from which on luck is not looked for
+_NOBODY = np.empty(0, dtype=np.int64)
 
 
-@kernel(inside=True, _nrt=False)
-def _width(problem):  # type: ignore[no-untyped-def]
-    width = 1
-    for v in range(len(problem.indptr) - 1):
-        width = max(width, problem.indptr[v + 1] - problem.indptr[v])
-    return width
+class Workspace(NamedTuple):
+    """Room for the regression and the move of one variable; of use again for the same lists."""
+
+    desk: Desk
+    move: _Move
+
+
+def new_workspace(problem: Problem, state: State) -> Workspace:
+    """Return room for the most candidates and the most parents that a variable has."""
+    width = max(1, int(np.diff(problem.indptr).max(initial=1)))
+    most = min(width, state.most)
+    return Workspace(new_desk(width, most), _move(width, most, len(state.order)))
 
 
 # ------------------------------------------------------------------ one variable given an order
@@ -325,8 +338,7 @@ class _Move(NamedTuple):
     listed: Any  # False throughout, by place in the order
 
 
-@kernel(inside=True)
-def _move(width, most, d):  # type: ignore[no-untyped-def]
+def _move(width: int, most: int, d: int) -> _Move:
     return _Move(
         np.empty(width, dtype=np.int64), np.empty(width, dtype=np.int64),
         np.empty(width + 1), np.empty(width), np.empty((width, most), dtype=np.int32),
@@ -458,30 +470,45 @@ def _put(problem, desk, state, move, v, size, here, place):  # type: ignore[no-u
 # ------------------------------------------------------------------ the search
 
 
-@kernel
-def fit(problem, state, variables):  # type: ignore[no-untyped-def]
+def fit(problem: Problem, state: State, variables: NDArray[np.int64]) -> None:
     """Grow and shrink the parents of the given variables in the present order."""
-    width = _width(problem)
-    desk = new_desk(width, min(width, state.most))
-    for v in variables:
-        size, state.costs[v] = _refit(problem, desk, state, v, np.int64(-1), np.bool_(False))
-        state.counts[v], state.factor_at[v] = size, -1
-        for a in range(size):
-            state.parents[state.begins[v] + a] = desk.names[desk.chosen[a]]
+    _fit_and_descend(problem, state, *new_workspace(problem, state), variables, 0, False)
 
 
-@kernel
-def descend(problem, state, looks, thorough):  # type: ignore[no-untyped-def]
+def descend(
+    problem: Problem,
+    state: State,
+    looks: int,
+    thorough: bool,
+    workspace: Workspace | None = None,
+) -> tuple[bool, int]:
     """Make best insertions until none is left; look at ``looks`` variables at the most.
 
     Looks that are not thorough take less time, and may miss a move, see ``_look``.
     Returns whether all is done, and how many variables moved. A next call goes on where this one
     stopped, so that the result does not depend on how the work is cut.
     """
+    workspace = workspace or new_workspace(problem, state)
+    done, moved = _fit_and_descend(problem, state, *workspace, _NOBODY, looks, thorough)
+    return done, moved
+
+
+@kernel(_nrt=False)
+def _fit_and_descend(problem, state, desk, move, variables, looks, thorough):  # type: ignore[no-untyped-def]
+    """Fit some variables anew, then make insertions.
+
+    One kernel for both, as nearly all of the first is in the second, too, and would be compiled
+    twice.
+    """
+    for i in range(len(variables)):
+        v = variables[i]
+        size, state.costs[v] = _refit(problem, desk, state, v, np.int64(-1), np.bool_(False))
+        state.counts[v], state.factor_at[v] = size, -1
+        for a in range(size):
+            state.parents[state.begins[v] + a] = desk.names[desk.chosen[a]]
+    if looks == 0:
+        return False, 0
     d = len(state.order)
-    width = _width(problem)
-    most = min(width, state.most)
-    desk, move = new_desk(width, most), _move(width, most, len(state.order))
     queue, cursor, dirty = state.queue, state.cursor, state.dirty
     moved = 0
     while True:
@@ -511,15 +538,18 @@ def descend(problem, state, looks, thorough):  # type: ignore[no-untyped-def]
             return True, moved
 
 
-@kernel
-def shake(problem, state, places, shares):  # type: ignore[no-untyped-def]
+def shake(
+    problem: Problem, state: State, places: NDArray[np.int64], shares: NDArray[np.float64]
+) -> None:
     """Move the variables at some places of the order elsewhere among their candidates.
 
     ``shares`` in [0, 1) say where. The sum may rise: that is the point.
     """
-    width = _width(problem)
-    most = min(width, state.most)
-    desk, move = new_desk(width, most), _move(width, most, len(state.order))
+    _shake(problem, state, *new_workspace(problem, state), places, shares)
+
+
+@kernel(_nrt=False)
+def _shake(problem, state, desk, move, places, shares):  # type: ignore[no-untyped-def]
     for e in range(len(places)):
         v, share = state.order[places[e]], shares[e]
         m, first, last, here = _look(problem, desk, state, move, v, True)
@@ -533,8 +563,15 @@ def shake(problem, state, places, shares):  # type: ignore[no-untyped-def]
     state.cursor[0] = 0
 
 
-@kernel
-def outsiders(problem, state, variables, among, keep, first, last):  # type: ignore[no-untyped-def]
+def outsiders(
+    problem: Problem,
+    state: State,
+    variables: NDArray[np.int64],
+    among: NDArray[np.int64],
+    keep: int,
+    first: int,
+    last: int,
+) -> NDArray[np.int64]:
     """Return pairs (u, v), v of variables first..last: u comes before v and would help it.
 
     It is no candidate of v yet, and ``among`` a list. At most the ``keep`` best of each v, the best
@@ -542,23 +579,34 @@ def outsiders(problem, state, variables, among, keep, first, last):  # type: ign
     """
     d, most = len(state.order), state.most
     width = min(d, len(among) + most)
-    desk = new_desk(width, most)
-    names, allowed = desk.names, np.zeros(d, dtype=np.bool_)
-    gains = np.empty(width)
     pairs = np.empty((keep * (last - first), 2), dtype=np.int64)
+    allowed, gains = np.zeros(d, dtype=np.bool_), np.empty(width)
+    found = _outsiders(
+        problem, new_desk(width, most), state, variables[first:last], among, keep, allowed, gains,
+        pairs,
+    )  # fmt: skip
+    return pairs[:found]
+
+
+@kernel(_nrt=False)
+def _outsiders(problem, desk, state, variables, among, keep, allowed, gains, pairs):  # type: ignore[no-untyped-def]
+    """Fill in the pairs; return how many."""
+    names, most = desk.names, state.most
     total = 0
-    for v in variables[first:last]:
+    for j in range(len(variables)):
+        v = variables[j]
         count = state.counts[v]
-        for u in among:
+        for i in range(len(among)):
+            u = among[i]
             allowed[u] = state.rank[u] < state.rank[v] and may(problem.rules, u, v)
         for e in range(problem.indptr[v], problem.indptr[v + 1]):
             allowed[problem.indices[e]] = False
         for a in range(count):
             names[a] = state.parents[state.begins[v] + a]
         m = count
-        for u in among:
-            if allowed[u]:
-                names[m] = u
+        for i in range(len(among)):
+            if allowed[among[i]]:
+                names[m] = among[i]
                 m += 1
         if count == most:
             continue
@@ -578,4 +626,4 @@ def outsiders(problem, state, variables, among, keep, first, last):  # type: ign
             gains[which] = -np.inf
             pairs[total, 0], pairs[total, 1] = names[which], v
             total += 1
-    return pairs[:total]
+    return total

@@ -289,11 +289,11 @@ def _searched(
     among = everything if limits is None else limits.causes
     insertion.fit(problem, state, everything)
     for _ in range(_WIDENINGS):
-        done = False
+        done, workspace = False, insertion.new_workspace(problem, state)
         while not done:
             if stop():
                 return None
-            done, _moved = insertion.descend(problem, state, _LOOKS, False)
+            done, _moved = insertion.descend(problem, state, _LOOKS, False, workspace)
         if allowed is None:
             break
         pairs = allowed(insertion.outsiders(problem, state, look, among, 10, 0, len(look)))

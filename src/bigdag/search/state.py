@@ -15,6 +15,8 @@ from bigdag.engine.regression import COLLINEAR, add, clear, cost, grow_and_shrin
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from bigdag.engine.regression import Desk, Problem
+
 __all__ = ["State", "begin", "coefficients", "factor_size", "prune"]
 
 _FACTORS = 2**22  # numbers in the factors that are kept: 32 MB
@@ -145,20 +147,21 @@ def factor_size(p):  # type: ignore[no-untyped-def]
     return 2 + p + p * (p + 1) // 2
 
 
-@kernel(inside=True, _nrt=False)
-def _room(state, first, last):  # type: ignore[no-untyped-def]
-    """Return the most parents that there is room for, of variables first..last."""
-    room = 1
-    for v in range(first, last):
-        room = max(room, state.begins[v + 1] - state.begins[v])
-    return room
+def _desk(state: State, first: int, last: int) -> Desk:
+    """Return a desk for the parents that variables first..last have room for."""
+    most = max(1, int(np.diff(state.begins[first : last + 1]).max(initial=1)))
+    return new_desk(most + 1, most)
 
 
-@kernel
-def coefficients(problem, state, values, first, last):  # type: ignore[no-untyped-def]
+def coefficients(
+    problem: Problem, state: State, values: NDArray[np.float64], first: int, last: int
+) -> None:
     """Write the least-squares coefficients of variables first..last, on the correlation scale."""
-    most = _room(state, first, last)
-    desk = new_desk(most + 1, most)
+    _coefficients(problem, _desk(state, first, last), state, values, first, last)
+
+
+@kernel(_nrt=False)
+def _coefficients(problem, desk, state, values, first, last):  # type: ignore[no-untyped-def]
     for v in range(first, last):
         size = state.counts[v]
         for a in range(size):
@@ -175,13 +178,13 @@ def coefficients(problem, state, values, first, last):  # type: ignore[no-untype
             values[state.begins[v] + desk.chosen[c]] = desk.b[c]
 
 
-@kernel
-def prune(problem, state, first, last):  # type: ignore[no-untyped-def]
+def prune(problem: Problem, state: State, first: int, last: int) -> None:
     """Shrink the parents of variables first..last to those that are worth their cost."""
-    most = _room(state, first, last)
-    desk = new_desk(most + 1, most)
-    for i in range(most + 1):
-        desk.allowed[i] = False
+    _prune(problem, _desk(state, first, last), state, first, last)
+
+
+@kernel(_nrt=False)
+def _prune(problem, desk, state, first, last):  # type: ignore[no-untyped-def]
     for v in range(first, last):
         m = state.counts[v]
         for a in range(m):
