@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 import bigdag
 from bigdag import simulate
 from bigdag.cli import app
-from bigdag.data.checks import COLUMNS, _intervals, _largest_by_chance
+from bigdag.data.checks import COLUMNS, _largest_by_chance
 from bigdag.data.copies import near_copies
+from bigdag.data.row_groups import Intervals
 from bigdag.data.sums import linear_relations
 
 
@@ -172,7 +173,7 @@ def test_three_groups_of_rows():
 def test_cuts_of_sorted_numbers_are_the_best():
     rng = np.random.default_rng(0)
     score = np.concatenate([rng.normal(size=30), 9 + rng.normal(size=20), 30 + rng.normal(size=10)])
-    left, labels = _intervals(score, 3, 3)[1]
+    left, labels = Intervals(len(score), 3, 3).of(score)[1]
     assert labels.tolist() == [0] * 30 + [1] * 20 + [2] * 10
     within = sum(((score[labels == g] - score[labels == g].mean()) ** 2).sum() for g in range(3))
     assert left == pytest.approx(within / ((score - score.mean()) ** 2).sum())
