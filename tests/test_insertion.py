@@ -13,6 +13,7 @@ from bigdag.engine.gram import Gram
 from bigdag.errors import DataWarning
 from bigdag.search import insertion
 from bigdag.search.ebic import arc_cost
+from bigdag.search.outside import outsiders
 from bigdag.simulate import random_dag, sample, standardise
 
 from .literal import bic_cost, grow_shrink, insertion_change
@@ -213,7 +214,7 @@ def test_outsiders_are_all_that_would_help(seed, held, keep):
         }
         best = sorted((u for u in gains if gains[u] > 1e-7), key=gains.get, reverse=True)
         expected |= {(u, v) for u in best[:keep]}
-    found = insertion.outsiders(case.problem, case.state, np.arange(10), np.arange(10), keep, 0, 10)
+    found = outsiders(case.problem, case.state, np.arange(10), np.arange(10), keep, 0, 10)
     assert {(u, v) for u, v in found.tolist()} == expected
 
 

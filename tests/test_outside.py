@@ -12,6 +12,7 @@ from bigdag.engine.gram import Gram
 from bigdag.learners.run import Run
 from bigdag.search import bic, candidates, insertion, outside
 from bigdag.search.ebic import arc_cost
+from bigdag.search.outside import outsiders
 from bigdag.simulate import random_dag, sample, standardise
 
 
@@ -41,7 +42,7 @@ class Case:
 
     def expected(self):
         everyone = np.arange(self.d)
-        return insertion.outsiders(self.problem, self.state, everyone, everyone, 10, 0, self.d)
+        return outsiders(self.problem, self.state, everyone, everyone, 10, 0, self.d)
 
     def add(self, pairs):
         lists = candidates.joined(self.problem.indptr, self.problem.indices, pairs)
@@ -231,6 +232,6 @@ def test_what_is_known_beforehand_is_kept_outside_of_the_candidates(knowledge, m
     assert search._outside is not None
     search.state = search._fitted(np.random.default_rng(5).permutation(250))
     problem, state = search.problem, search.state
-    expected = insertion.outsiders(problem, state, np.arange(250), run.limits.causes, 10, 0, 250)
+    expected = outsiders(problem, state, np.arange(250), run.limits.causes, 10, 0, 250)
     assert len(expected) > 50
     same(search._outside.look(problem, state, never), expected)

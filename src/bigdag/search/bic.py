@@ -23,7 +23,7 @@ from bigdag.engine.limits import Rules, no_rules
 from bigdag.engine.regression import nothing_known, places_known
 from bigdag.search import candidates, insertion, start_orders
 from bigdag.search.ebic import least_squares
-from bigdag.search.outside import Outside
+from bigdag.search.outside import Outside, outsiders
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -373,7 +373,7 @@ class InsertionSearch:
         among = everyone = np.arange(gram.d)
         if self.limits is not None:
             among, everyone = self.limits.causes, np.flatnonzero(self._missing)
-        look = partial(insertion.outsiders, self.problem, self.state, everyone, among, 10)
+        look = partial(outsiders, self.problem, self.state, everyone, among, 10)
         pairs = np.concatenate([np.empty((0, 2), dtype=np.int64), *gram.each(look, len(everyone))])
         if self.limits is not None:
             self._missing = self.limits.moves.copy()

@@ -11,7 +11,7 @@ A variable with a share ``s`` of its variance left costs ``n log s``: the Gaussi
 noise variance of its own for each variable, whatever the units.
 
 Regressions are triangular factors, extended when a parent is added and rotated when one is taken
-out. Parents come from lists of candidates; :func:`outsiders` looks for what the lists have missed.
+out. Parents come from lists of candidates; :mod:`bigdag.search.outside` looks for what they miss.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ __all__ = [
     "descend",
     "fit",
     "new_workspace",
-    "outsiders",
     "prune",
     "shake",
 ]
@@ -561,69 +560,3 @@ def _shake(problem, state, desk, move, places, shares):  # type: ignore[no-untyp
     for i in range(len(state.order)):
         state.queue[i] = state.order[i]
     state.cursor[0] = 0
-
-
-def outsiders(
-    problem: Problem,
-    state: State,
-    variables: NDArray[np.int64],
-    among: NDArray[np.int64],
-    keep: int,
-    first: int,
-    last: int,
-) -> NDArray[np.int64]:
-    """Return pairs (u, v), v of variables first..last: u comes before v and would help it.
-
-    It is no candidate of v yet, and ``among`` a list. At most the ``keep`` best of each v, the best
-    first, as the rows of an array.
-    """
-    d, most = len(state.order), state.most
-    width = min(d, len(among) + most)
-    pairs = np.empty((keep * (last - first), 2), dtype=np.int64)
-    allowed, gains = np.zeros(d, dtype=np.bool_), np.empty(width)
-    found = _outsiders(
-        problem, new_desk(width, most), state, variables[first:last], among, keep, allowed, gains,
-        pairs,
-    )  # fmt: skip
-    return pairs[:found]
-
-
-@kernel(_nrt=False)
-def _outsiders(problem, desk, state, variables, among, keep, allowed, gains, pairs):  # type: ignore[no-untyped-def]
-    """Fill in the pairs; return how many."""
-    names, most = desk.names, state.most
-    total = 0
-    for j in range(len(variables)):
-        v = variables[j]
-        count = state.counts[v]
-        for i in range(len(among)):
-            u = among[i]
-            allowed[u] = state.rank[u] < state.rank[v] and may(problem.rules, u, v)
-        for e in range(problem.indptr[v], problem.indptr[v + 1]):
-            allowed[problem.indices[e]] = False
-        for a in range(count):
-            names[a] = state.parents[state.begins[v] + a]
-        m = count
-        for i in range(len(among)):
-            if allowed[among[i]]:
-                names[m] = among[i]
-                m += 1
-        if count == most:
-            continue
-        clear(problem, desk, v, m)
-        share = 1.0
-        for a in range(count):
-            share -= add(problem, desk, m, a, a)
-        for i in range(count, m):
-            gains[i] = gain_of(problem, share, desk.num[i], desk.den[i])
-        for _ in range(keep):
-            best, which = GAIN, np.int64(-1)
-            for i in range(count, m):
-                if gains[i] > best:
-                    best, which = gains[i], i  # type: ignore[assignment]
-            if which < 0:
-                break
-            gains[which] = -np.inf
-            pairs[total, 0], pairs[total, 1] = names[which], v
-            total += 1
-    return total

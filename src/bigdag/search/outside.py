@@ -21,7 +21,8 @@ import numpy as np
 
 from bigdag.compiled import kernel
 from bigdag.engine.exceeding import Residuals, exceeding
-from bigdag.engine.regression import COLLINEAR, GAIN, gain_of
+from bigdag.engine.limits import may
+from bigdag.engine.regression import COLLINEAR, GAIN, add, clear, gain_of, new_desk
 from bigdag.search import insertion
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from bigdag.engine.gram import Gram
     from bigdag.engine.limits import Limits
 
-__all__ = ["Outside", "moved_between"]
+__all__ = ["Outside", "moved_between", "outsiders"]
 
 _KEEP = 10  # new candidates of a variable at a time
 _EXPLAINED = 0.75  # of an R²: where the bound is larger, all products of a variable are computed
@@ -272,6 +273,34 @@ def _weighed(
     return np.column_stack([u[keep], v[keep]]), again
 
 
+# ------------------------------------------------------------------ every pair, exactly
+
+
+def outsiders(
+    problem: insertion.Problem,
+    state: insertion.State,
+    variables: NDArray[np.int64],
+    among: NDArray[np.int64],
+    keep: int,
+    first: int,
+    last: int,
+) -> NDArray[np.int64]:
+    """Return pairs (u, v), v of variables first..last: u comes before v and would help it.
+
+    It is no candidate of v yet, and ``among`` a list. At most the ``keep`` best of each v, the best
+    first, as the rows of an array.
+    """
+    d, most = len(state.order), state.most
+    width = min(d, len(among) + most)
+    pairs = np.empty((keep * (last - first), 2), dtype=np.int64)
+    allowed, gains = np.zeros(d, dtype=np.bool_), np.empty(width)
+    found = _outsiders(
+        problem, new_desk(width, most), state, variables[first:last], among, keep, allowed, gains,
+        pairs,
+    )  # fmt: skip
+    return pairs[:found]
+
+
 # ------------------------------------------------------------------ compiled kernels
 
 
@@ -404,3 +433,44 @@ def _longest_ascent(places):  # type: ignore[no-untyped-def]
         out[i] = at
         at = before[at]
     return out
+
+
+@kernel(_nrt=False)
+def _outsiders(problem, desk, state, variables, among, keep, allowed, gains, pairs):  # type: ignore[no-untyped-def]
+    """Fill in the pairs; return how many."""
+    names, most = desk.names, state.most
+    total = 0
+    for j in range(len(variables)):
+        v = variables[j]
+        count = state.counts[v]
+        for i in range(len(among)):
+            u = among[i]
+            allowed[u] = state.rank[u] < state.rank[v] and may(problem.rules, u, v)
+        for e in range(problem.indptr[v], problem.indptr[v + 1]):
+            allowed[problem.indices[e]] = False
+        for a in range(count):
+            names[a] = state.parents[state.begins[v] + a]
+        m = count
+        for i in range(len(among)):
+            if allowed[among[i]]:
+                names[m] = among[i]
+                m += 1
+        if count == most:
+            continue
+        clear(problem, desk, v, m)
+        share = 1.0
+        for a in range(count):
+            share -= add(problem, desk, m, a, a)
+        for i in range(count, m):
+            gains[i] = gain_of(problem, share, desk.num[i], desk.den[i])
+        for _ in range(keep):
+            best, which = GAIN, np.int64(-1)
+            for i in range(count, m):
+                if gains[i] > best:
+                    best, which = gains[i], i  # type: ignore[assignment]
+            if which < 0:
+                break
+            gains[which] = -np.inf
+            pairs[total, 0], pairs[total, 1] = names[which], v
+            total += 1
+    return total

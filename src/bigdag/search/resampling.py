@@ -33,6 +33,7 @@ from bigdag.graph.equivalence import undirected
 from bigdag.search import insertion
 from bigdag.search.bic import most_parents
 from bigdag.search.candidates import correlated, every_pair, needs_every_pair, possible
+from bigdag.search.outside import outsiders
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -296,7 +297,7 @@ def _searched(
             done, _moved = insertion.descend(problem, state, _LOOKS, False, workspace)
         if allowed is None:
             break
-        pairs = allowed(insertion.outsiders(problem, state, look, among, 10, 0, len(look)))
+        pairs = allowed(outsiders(problem, state, look, among, 10, 0, len(look)))
         if not len(pairs):
             break
         if limits is None:
