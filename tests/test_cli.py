@@ -26,6 +26,7 @@ from typer.testing import CliRunner
 import bigdag
 from bigdag import AutoDAG, OrderSearch, metrics
 from bigdag.cli import app
+from bigdag.cli.postponed import postpone
 from bigdag.data.tables import read_table
 from bigdag.graph.dag import DAG
 from bigdag.learners.base import Learner
@@ -1388,6 +1389,25 @@ def test_a_postponed_module_is_loaded_when_it_is_used():
         "import scipy.stats, sklearn.base; assert 'scipy.stats._stats_py' not in sys.modules;"
         "from scipy.stats import norm; import scipy.stats.distributions;"
         "assert scipy.stats.norm is norm is sys.modules['scipy.stats'].norm; print('right')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "right\n", done.stderr
+
+
+def test_what_is_not_installed_is_not_postponed():
+    postpone("no_such_package.part")
+    assert "no_such_package.part" not in sys.modules
+
+
+def test_a_postponed_part_of_a_package_is_loaded_when_it_is_used():
+    pytest.importorskip("narwhals")  # scikit-learn uses it from 1.8 on
+    code = (
+        "import sys; from bigdag.cli.postponed import postpone_unneeded; postpone_unneeded();"
+        "import sklearn.base; assert 'narwhals.translate' not in sys.modules;"
+        "import narwhals.stable.v2 as nw, pandas as pd;"
+        "frame = nw.from_native(pd.DataFrame({'a': [1]}));"
+        "import narwhals; from narwhals import col;"
+        "assert frame.columns == ['a'] and narwhals.col is col; print('right')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "right\n", done.stderr

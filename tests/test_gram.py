@@ -102,3 +102,19 @@ def test_bad_memory_limit(bad):
 
 def test_budget_without_a_limit_is_positive():
     assert memory_budget() > 0
+
+
+@pytest.mark.parametrize("hold", [True, False])
+@pytest.mark.parametrize("n", [60, 300, 700])
+def test_losses_of_full_and_of_few_parents(n, hold):
+    """Columns with very many parents take another way than those with few, by rows or not."""
+    d = 520
+    rng = np.random.default_rng(n)
+    X = rng.normal(size=(n, d)) * rng.uniform(0.1, 10, size=d)
+    W = rng.normal(size=(d, d)) * np.triu(np.ones((d, d)), 1)
+    W[:, ::7] *= rng.random((d, len(W[0, ::7]))) < 0.02
+    gram = Gram(as_dataset(X), hold=hold)
+    assert (gram.C is not None) == hold
+    centred = X - X.mean(axis=0)
+    expected = 0.5 * ((centred @ W - centred) ** 2).mean(axis=0)
+    assert objective.losses(gram, sp.csc_array(W)) == pytest.approx(expected, rel=1e-9)

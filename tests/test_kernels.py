@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bigdag import GD, OrderSearch, ProxiMAS, SortRegress, simulate
-from bigdag.compiled import KERNELS, kernel
+from bigdag.compiled import KERNELS, _KernelFlags, kernel
 from bigdag.data.dataset import as_dataset
 from bigdag.engine import lasso
 from bigdag.engine.gram import Gram
@@ -147,6 +147,17 @@ def test_what_numba_changes_for_arrays_does_not_reach_other_kernels():
         share(1.0, 0.0)
     with pytest.raises(ZeroDivisionError):
         share(1, 0)
+    for values, flags in _KernelFlags._shared.items():
+        assert flags.summary().partition("(")[2] == values.partition("(")[2]
+
+
+def test_a_generator_is_a_kernel_too():
+    @kernel(_nrt=False)
+    def upto(n, step):
+        for i in range(n):
+            yield i * step
+
+    assert list(upto(4, 3)) == [0, 3, 6, 9]
 
 
 class Pair(NamedTuple):
@@ -156,7 +167,7 @@ class Pair(NamedTuple):
 
 @kernel(inside=True, _nrt=False)
 def swap_until(pair, times):
-    while times > 0:  # the loop is the first that the function does
+    while times > 0:
         for i in range(len(pair.first)):
             pair.first[i], pair.second[i] = pair.second[i], pair.first[i] + times
         times -= 1

@@ -61,8 +61,8 @@ def kernel(
         out of Python's objects, and as it is optimised and turned into machine code with those that
         call it, not by itself, too.
     **options
-        Of ``numba.njit``, such as ``fastmath=True``; ``_nrt=False`` for a function that allocates
-        nothing, which compiles sooner without counting references.
+        Of ``numba.njit`` but ``parallel``, such as ``fastmath=True``; ``_nrt=False`` for a function
+        that allocates nothing, which compiles sooner without counting references.
 
     Returns
     -------
@@ -159,7 +159,9 @@ class _KernelLower(lowering.Lower):
         super()._find_singly_assigned_variable()
         blocks = self.func_ir.blocks
         first = min(blocks)
-        begins_again = any(first in block.terminator.get_targets() for block in blocks.values())
+        begins_again = self.func_ir.func_id.is_generator or any(
+            first in block.terminator.get_targets() for block in blocks.values()
+        )
         # Where references are counted, a variable may be let go of twice on one way.
         if self.context.enable_nrt or begins_again:
             return
@@ -215,12 +217,16 @@ class _SharedFlags(compiler.Flags):
 
 
 class _KernelFlags(compiler.Flags):
-    """The flags of a kernel; of its copy, which numba puts into force, there is one for all."""
+    """The flags of one compilation; its first copy, which numba puts into force, is shared."""
 
     _shared: ClassVar[dict[str, _SharedFlags]] = {}
+    _in_force = False
 
-    def copy(self) -> _SharedFlags:
-        """Return the shared flags of these values."""
+    def copy(self) -> compiler.Flags:
+        """Return the shared flags of these values, and from then on flags that may be changed."""
+        if self._in_force:
+            return compiler.Flags(self)
+        self._in_force = True
         return self._shared.setdefault(self.summary(), _SharedFlags(self))
 
 
@@ -358,43 +364,42 @@ def _remove_unused(parent: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-@cache
 def _key() -> str:
     """Return what compiled code depends on, as found when the first kernel was imported."""
-    return _key_and_files()[0]
+    return _key_and_stamps()[0]
 
 
 @cache
-def _key_and_files() -> tuple[str, dict[Path, tuple[int, int]]]:
-    """Return the key, and the files that it depends on as they were just before."""
-    before = {path: _stamp(path) for path in _sources()}
-    return _key_of_sources(), before
+def _key_and_stamps() -> tuple[str, dict[Path, tuple[int, ...]]]:
+    """Return the key, and the stamps of the sources of kernels, taken before they were read."""
+    stamps = {path: _stamp(path) for path in _sources()}
+    contents = {path: path.read_bytes() for path in stamps}
+    kernels = {path: source for path, source in contents.items() if b"@kernel" in source}
+    return _hash_of(kernels), {path: stamps[path] for path in kernels}
 
 
 def _sources() -> list[Path]:
     return sorted(Path(__file__).parent.rglob("*.py"))
 
 
-def _stamp(path: Path) -> tuple[int, int]:
+def _stamp(path: Path) -> tuple[int, ...]:
     """Return what differs once a file has been written again."""
     about = path.stat()
-    return about.st_mtime_ns, about.st_size
+    return about.st_mtime_ns, about.st_ctime_ns, about.st_size
 
 
 def _sources_are_unchanged() -> bool:
-    """Tell whether the sources are those that the key is of."""
-    return all(_stamp(path) == stamp for path, stamp in _key_and_files()[1].items())
+    """Tell whether the sources of kernels are those that the key is of."""
+    return all(_stamp(path) == stamp for path, stamp in _key_and_stamps()[1].items())
 
 
-def _key_of_sources() -> str:
+def _hash_of(kernels: dict[Path, bytes]) -> str:
     """Return a hash of the sources of all kernels, of the compiler and of Python."""
     versions = numba.__version__, llvmlite.__version__, sys.version, sys.implementation.cache_tag
     digest = hashlib.sha256(repr(versions).encode())
-    package = Path(__file__).parent
-    for path in _sources():
-        source = path.read_bytes()
-        if b"@kernel" in source:
-            digest.update(path.relative_to(package).as_posix().encode() + b"\0" + source)
+    for path, source in kernels.items():
+        name = path.relative_to(Path(__file__).parent).as_posix()
+        digest.update(name.encode() + b"\0" + source)
     return digest.hexdigest()[:16]
 
 

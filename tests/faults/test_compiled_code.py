@@ -98,14 +98,14 @@ def test_the_key_depends_on_every_kernel_and_on_the_compiler(tmp_path, monkeypat
     (copy / "one.py").write_text("@kernel\ndef f(x):\n    return x\n")
     (copy / "other.py").write_text("nothing compiled here")
     monkeypatch.setattr(compiled, "__file__", str(copy / "compiled.py"))
-    before = compiled._key_of_sources()
+    before = compiled._key_and_stamps.__wrapped__()[0]
     (copy / "other.py").write_text("nothing compiled here, either")
-    assert compiled._key_of_sources() == before
+    assert compiled._key_and_stamps.__wrapped__()[0] == before
     (copy / "one.py").write_text("@kernel\ndef f(x):\n    return x + 1\n")
-    keys = {before, compiled._key_of_sources()}
+    keys = {before, compiled._key_and_stamps.__wrapped__()[0]}
     for package in ("numba", "llvmlite"):
         monkeypatch.setattr(f"{package}.__version__", "999")
-        keys.add(compiled._key_of_sources())
+        keys.add(compiled._key_and_stamps.__wrapped__()[0])
     assert len(keys) == 4
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bigdag.cli.group import app
 from bigdag.cli.options import Header, Json, Layer, MemoryLimit, RowLabels, Table
-from bigdag.cli.postponed import postpone
+from bigdag.cli.postponed import postpone_unneeded
 from bigdag.cli.preparing import finding_records
 from bigdag.cli.reading import choices
 from bigdag.cli.reports import print_json
@@ -33,7 +33,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Look at a table: what is odd in it, what that does to an answer, and which option helps."""
-    postpone("scipy.stats")
+    postpone_unneeded()
     from bigdag.cli import display
     from bigdag.data.checks import findings
     from bigdag.data.tables import read_raw

@@ -79,7 +79,7 @@ from bigdag.cli.options import (
     Transform,
     WarmStart,
 )
-from bigdag.cli.postponed import postpone
+from bigdag.cli.postponed import postpone_unneeded
 from bigdag.cli.preparing import prepared_table, wishes_of
 from bigdag.cli.reports import fail_if, print_json
 from bigdag.errors import BigdagError
@@ -161,7 +161,7 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Learn a DAG from a table and write it to a file."""
-    postpone("scipy.stats")
+    postpone_unneeded()
     from bigdag.cli import messages
     from bigdag.cli.fit_summary import show_fit
     from bigdag.data.standardising import standardised

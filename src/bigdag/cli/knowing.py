@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bigdag.cli.options import Header, Json, Layer, MemoryLimit, RowLabels, file_argument, option
-from bigdag.cli.postponed import postpone
+from bigdag.cli.postponed import postpone_unneeded
 from bigdag.cli.reading import choices
 from bigdag.cli.reports import print_json
 from bigdag.errors import ParameterError
@@ -167,7 +167,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Say what knowledge means for a table: how many arcs stay possible, what contradicts."""
-    postpone("scipy.stats")
+    postpone_unneeded()
     from bigdag.cli import display
     from bigdag.knowledge.files import read_knowledge
     from bigdag.knowledge.known import Knowledge

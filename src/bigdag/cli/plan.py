@@ -20,7 +20,7 @@ from bigdag.cli.options import (
     Settings,
     Table,
 )
-from bigdag.cli.postponed import postpone
+from bigdag.cli.postponed import postpone_unneeded
 from bigdag.cli.preparing import prepared_table, wishes_of
 from bigdag.cli.reports import print_json
 
@@ -48,7 +48,7 @@ def plan(
     Of a table with missing values, whose correlations are those of the pairs that are there, only
     the memory is said.
     """
-    postpone("scipy.stats")
+    postpone_unneeded()
     from bigdag.cli import display
     from bigdag.cli.fit_options import parameters_of
     from bigdag.learners.forecast import forecast

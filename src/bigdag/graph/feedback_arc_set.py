@@ -1,10 +1,10 @@
 """Maximum acyclic subgraph: an order of the variables that keeps the heaviest arcs.
 
 The weight of an arc is its squared coefficient, so that keeping the most weight is the same as
-staying closest to the given matrix (equation 2 of the paper). Both forms of algorithm 2 work on
+staying closest to the given matrix (equation 2 of the paper). All forms of algorithm 2 work on
 whole numbers: the squares are scaled by one power of two and rounded up to 64-bit integers. Sums
-are then exact in any order, the dense and the sparse form return the same order to the last tie,
-and an arc too light for the scale still counts: only a variable with no arc left scores zero.
+are then exact in any order, those on full and on sparse matrices return the same order to the last
+tie, and an arc too light for the scale still counts: only a variable with no arc left scores zero.
 Orders list causes first; the paper fills the same list from the back.
 """
 
@@ -89,7 +89,7 @@ def greedy_order(
 
 
 def _greedy_full_order(W: NDArray[np.floating]) -> NDArray[np.int64]:
-    """Algorithm 2 on all entries of a matrix; takes no more memory than a few of its rows."""
+    """Algorithm 2 on all entries of a matrix; one in rows takes memory for a few of them only."""
     check_square(W)
     W = np.ascontiguousarray(W)
     largest = float(_largest_arc(W))

@@ -75,11 +75,12 @@ def arcs_of(W: NDArray[Any]) -> sp.csc_array:
     columns = np.empty_like(W, order="C")  # of W, one after the other: quicker to go through
     for first in range(0, len(W), _STRIP):
         columns[:, first : first + _STRIP] = W[first : first + _STRIP].T
-    keep = np.abs(columns)
-    keep = keep > _TINY * keep.max(initial=0.0)
+    largest = max(columns.max(initial=0.0), -columns.min(initial=0.0))
+    keep = np.abs(columns) > _TINY * largest
     count = np.count_nonzero(keep, axis=1)
     place = np.flatnonzero(keep)
     values = columns.ravel()[place].astype(np.float64)
+    del columns, keep
     place -= np.repeat(np.arange(len(W)) * len(W), count)
     indptr = np.concatenate([[0], np.cumsum(count)])
     return sp.csc_array((values, place, indptr), shape=W.shape)

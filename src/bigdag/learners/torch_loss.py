@@ -136,7 +136,7 @@ def penalties(torch: Any) -> Callable[..., Any]:
         @staticmethod
         def backward(ctx: Any, slope: Any) -> tuple[Any, None, None, None]:
             W, centre = ctx.saved_tensors
-            gradient = torch.empty_like(W)
+            gradient = torch.empty_like(W, memory_format=torch.contiguous_format)
             for w, c, g in zip(_strips(W), _strips(centre), _strips(gradient)):
                 torch.sign(w, out=g).mul_(ctx.lambda1)
                 if ctx.lambda2:
@@ -148,5 +148,11 @@ def penalties(torch: Any) -> Callable[..., Any]:
 
 
 def _strips(values: Any) -> Iterable[Any]:
-    """Return the entries of a tensor in pieces that stay in a processor's cache; None as Nones."""
-    return itertools.repeat(None) if values is None else values.view(-1).split(_STRIP)
+    """Return the entries of a tensor in pieces that stay in a processor's cache; None as Nones.
+
+    On other devices in one piece.
+    """
+    if values is None:
+        return itertools.repeat(None)
+    entries = values.reshape(-1)
+    return entries.split(_STRIP) if values.device.type == "cpu" else (entries,)

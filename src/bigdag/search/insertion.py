@@ -68,7 +68,7 @@ class Workspace(NamedTuple):
 
 def new_workspace(problem: Problem, state: State) -> Workspace:
     """Return room for the most candidates and the most parents that a variable has."""
-    width = max(1, int(np.diff(problem.indptr).max(initial=1)))
+    width = int(np.diff(problem.indptr).max(initial=1))
     most = min(width, state.most)
     return Workspace(new_desk(width, most), _move(width, most, len(state.order)))
 

@@ -149,7 +149,7 @@ def factor_size(p):  # type: ignore[no-untyped-def]
 
 def _desk(state: State, first: int, last: int) -> Desk:
     """Return a desk for the parents that variables first..last have room for."""
-    most = max(1, int(np.diff(state.begins[first : last + 1]).max(initial=1)))
+    most = int(np.diff(state.begins[first : last + 1]).max(initial=1))
     return new_desk(most + 1, most)
 
 
