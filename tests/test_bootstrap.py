@@ -13,6 +13,7 @@ from bigdag import (
     DAG,
     BootstrapDAG,
     Knowledge,
+    LinearModel,
     OrderSearch,
     ProxiMAS,
     SortRegress,
@@ -171,13 +172,28 @@ def test_frequencies_are_shares_of_the_cpdags(fitted):
     )
     np.testing.assert_allclose((share + share.T)[expected + expected.T > 0], 1.0)
     seen = np.array([W.toarray() for W in model.resamples_])
-    i, j = model.weights_.nonzero()
-    for a, b in zip(i, j):
+    arcs = model.dag_.edges()
+    place = {name: k for k, name in enumerate(model.dag_.names)}
+    mean = {(place[arc.source], place[arc.target]): arc.weight_mean for arc in arcs.itertuples()}
+    for a, b in mean:
         values = seen[:, a, b][seen[:, a, b] != 0]
         if len(values):
-            assert model.weights_[a, b] == pytest.approx(values.mean())
+            assert mean[a, b] == pytest.approx(values.mean())
         if len(values) > 1:
             assert model.weight_se_[a, b] == pytest.approx(values.std(ddof=1))
+
+
+def test_weights_are_those_of_the_consensus(fitted):
+    """A mean over resamples with other parents is no weight of this graph."""
+    _, X, model = fitted
+    centred = X - X.mean(axis=0)
+    for j in range(X.shape[1]):
+        parents = np.flatnonzero(model.weights_[:, [j]].toarray())
+        found, *_ = np.linalg.lstsq(centred[:, parents], centred[:, j])
+        assert model.weights_[:, [j]].toarray()[parents, 0] == pytest.approx(found)
+    assert model.weights_.nnz > 0
+    refitted = LinearModel.from_data(model.dag_, X)
+    assert model.score(X) == pytest.approx(refitted.score(X))
 
 
 def test_what_the_consensus_says(fitted):

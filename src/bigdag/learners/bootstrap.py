@@ -111,15 +111,16 @@ class BootstrapDAG(ResampledModel, BaseEstimator):
         ``adjacency_prob_ * direction_prob_``: how probable i → j is, and what ranks arcs.
     dag_ : DAG
         The consensus. Its arcs have a "probability" (of this direction), an "adjacency" (of the
-        pair), a "frequency" (of this direction) and a "weight_se". Its weights are the means over
-        the resamples with the arc, and undirected arcs are `reversible`.
+        pair), a "frequency" (of this direction), and "weight_mean" and "weight_se" over the
+        resamples with the arc. Its weights are those of least squares on its arcs and all rows;
+        undirected arcs are `reversible`.
     cpdag_ : csc_array of int8, shape (d, d)
         The same with undirected arcs stored both ways.
     weights_, order_, means_, noise_variances_
         As of other learners, of the consensus.
     weight_se_ : csc_array of shape (d, d)
         The standard deviations of the weights over the resamples, which are the standard errors of
-        the weights; zero, but stored, where a single resample has the arc.
+        their means; zero, but stored, where a single resample has the arc.
     n_resamples_ : int
         The resamples done.
     resamples_ : list of csc_array

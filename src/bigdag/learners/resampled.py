@@ -20,7 +20,7 @@ from bigdag.knowledge import Knowledge, limits_of
 from bigdag.learners.base import marked
 from bigdag.learners.fitted import FittedModel
 from bigdag.learners.parameters import Number
-from bigdag.model.linear import LinearModel, residual_variances
+from bigdag.model.linear import LinearModel, refitted_weights, residual_variances
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,7 +92,7 @@ class ResampledModel(FittedModel):
         self.means_ = data.mean
         self._variances = _variances(data)
         self._names = data.names if data.named else None
-        dag = self._consensus(self.threshold, self.direction_threshold)
+        dag = self._consensus(self.threshold, self.direction_threshold, data)
         self.noise_variances_ = residual_variances(data, dag.weights)
         dag = dag.annotated(
             node_data={"mean": self.means_, "noise_variance": self.noise_variances_},
@@ -146,7 +146,14 @@ class ResampledModel(FittedModel):
             found.eliminate_zeros()
         return found
 
-    def _consensus(self, threshold: float, direction_threshold: float) -> DAG:
+    def _consensus(
+        self, threshold: float, direction_threshold: float, data: Dataset | None = None
+    ) -> DAG:
+        """Return what the resamples agree on, with the weights of least squares on the data.
+
+        Without the data, with the means over the resamples: where these have other parents beside
+        an arc's, that is not its weight in this graph.
+        """
         found = agreement(
             self.edge_prob_, threshold, direction_threshold, self._tally.count, self._limits
         )
@@ -156,9 +163,12 @@ class ResampledModel(FittedModel):
         def matrix(values: NDArray[Any]) -> sp.csc_array:
             return sp.csc_array((values, ends), shape=(d, d))
 
-        weight, error = self._weights_of(self._tally, *ends)
+        mean, error = self._weights_of(self._tally, *ends)
+        weights = matrix(mean)
+        if data is not None:
+            weights = refitted_weights(data, weights)
         return DAG(
-            matrix(weight),
+            weights,
             self._names,
             found.order,
             matrix(found.undirected),
@@ -166,6 +176,7 @@ class ResampledModel(FittedModel):
                 "probability": entries_at(self.edge_prob_, *ends),
                 "adjacency": entries_at(self.adjacency_prob_, *ends),
                 "frequency": entries_at(self.edge_freq_, *ends),
+                "weight_mean": mean,
                 "weight_se": error,
             },
         )
@@ -210,8 +221,8 @@ class ResampledModel(FittedModel):
         Returns
         -------
         DAG
-            With the data of arcs that `dag_` has. Its noise variances are not known:
-            ``LinearModel.from_data(dag, X)`` finds them.
+            With the data of arcs that `dag_` has. Its weights are means over the resamples, and its
+            noise variances are not known: ``LinearModel.from_data(dag, X)`` finds both.
         """
         check_is_fitted(self)
         direction = self.direction_threshold if direction_threshold is None else direction_threshold

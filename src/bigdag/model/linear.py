@@ -28,7 +28,13 @@ from bigdag.model.scale import SCALE, require_scale
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LinearModel", "as_matrix", "least_squares", "residual_variances"]
+__all__ = [
+    "LinearModel",
+    "as_matrix",
+    "least_squares",
+    "refitted_weights",
+    "residual_variances",
+]
 
 _LEAST_NOISE = 1e-12  # of a variable's variance, where a perfect fit leaves rounding
 _BLOCK = 1 << 22  # numbers worked on at a time
@@ -120,13 +126,7 @@ class LinearModel:
         if not refit:
             require_scale(dag.about, data)
         else:
-            weights = dag.weights.copy()
-            for j in np.flatnonzero(np.diff(weights.indptr)):
-                column = slice(weights.indptr[j], weights.indptr[j + 1])
-                parents = data.X[:, weights.indices[column]]
-                weights.data[column] = least_squares(parents, data.X[:, j])
-            # An arc whose weight is now zero stays one.
-            weights.data[weights.data == 0] = np.finfo(float).tiny
+            weights = refitted_weights(data, dag.weights)
             about = {key: value for key, value in dag.about.items() if key not in SCALE}
             dag = DAG(
                 weights, dag.names, dag.order, dag.reversible,
@@ -409,6 +409,34 @@ def least_squares(X: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.
     scale = np.where(largest > 0, largest, 1.0)
     # Raw columns that differ much in size would pass for columns that depend on each other.
     return np.asarray(np.linalg.lstsq(X / scale, y, rcond=None)[0] / scale)
+
+
+def refitted_weights(data: Dataset, weights: sp.csc_array) -> sp.csc_array:
+    """Return the weights of least squares on the arcs of a DAG (d, d); all of them stay arcs.
+
+    Examples
+    --------
+    >>> data = as_dataset([[-1.0, 2.0], [0.0, 0.0], [1.0, -2.0]])
+    >>> refitted_weights(data, sp.csc_array([[0, -0.1], [0, 0]])).toarray().round(3) + 0.0
+    array([[ 0., -2.],
+           [ 0.,  0.]])
+    """
+    fitted = sp.csc_array(weights, dtype=np.float64, copy=True)
+    S = data.covariance
+    for j in np.flatnonzero(np.diff(fitted.indptr)):
+        column = slice(fitted.indptr[j], fitted.indptr[j + 1])
+        parents = fitted.indices[column]
+        if S is None:
+            assert data.X is not None
+            found = least_squares(data.X[:, parents], data.X[:, j])
+        else:  # the normal equations, each in units of its own variable
+            sd = np.sqrt(np.maximum(np.diagonal(S)[parents], 0.0))
+            scale = np.where(sd > 0, sd, 1.0)
+            C = S[np.ix_(parents, parents)] / scale / scale[:, None]
+            found = np.linalg.lstsq(C, S[parents, j] / scale, rcond=None)[0] / scale
+        fitted.data[column] = found
+    fitted.data[fitted.data == 0] = np.finfo(float).tiny
+    return fitted
 
 
 def residual_variances(data: Dataset, weights: sp.csc_array) -> NDArray[np.float64]:
