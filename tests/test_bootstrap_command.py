@@ -39,7 +39,12 @@ def folder(tmp_path_factory):
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout)
-    assert report["bootstrap"] == {"n_resamples": 20, "wanted": 20, "min_prob": 0.5}
+    assert report["bootstrap"] == {
+        "n_resamples": 20,
+        "wanted": 20,
+        "min_prob": 0.5,
+        "weighs_chance": True,
+    }
     return folder
 
 
@@ -139,9 +144,35 @@ def test_options_of_resamples_that_take_too_long_are_told_to_have_no_effect(
     done = invoke("fit", folder / "t.csv", "--min-prob", 0.9, "--out", out)
     assert done.exit_code == 1
     assert "--min-prob had no effect" in done.output
-    assert "Add --bootstrap 100" in done.output
+    assert "--bootstrap 100 makes them" in done.output
     assert out.exists()
-    assert invoke("fit", folder / "t.csv", "--out", tmp_path / "b.parquet").exit_code == 0
+    plain = invoke("fit", folder / "t.csv", "--out", tmp_path / "b.parquet")
+    assert plain.exit_code == 0
+    assert "bootstrap none, so no arc has a probability: 10 would take" in one_line(plain.output)
+
+
+def one_line(text):
+    return " ".join(text.split())
+
+
+def test_too_few_rows_give_no_probabilities_unasked(tmp_path):
+    rng = np.random.default_rng(0)
+    cause = rng.normal(size=8)
+    frame = pd.DataFrame({"a": cause, "b": 2 * cause + 0.01 * rng.normal(size=8)})
+    frame = frame.assign(c=rng.normal(size=8))
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    done = invoke("fit", tmp_path / "t.csv", "--out", tmp_path / "a.parquet")
+    assert done.exit_code == 0, done.output
+    assert "8 rows are too few to tell how sure an arc is" in one_line(done.output)
+    assert "probability" not in DAG.load(tmp_path / "a.parquet").arc_data
+
+
+def test_shares_of_resamples_are_not_called_more_than_that(folder, tmp_path):
+    words = ("fit", folder / "t.csv", "--bootstrap", 12, "--out", tmp_path / "a.parquet", "--force")
+    by_bic = invoke(*words, "--method", "order-search-bic")
+    assert "rough probabilities" in one_line(by_bic.output)
+    by_lasso = invoke(*words, "--method", "order-search")
+    assert "it ranks arcs, and is often higher than the truth" in one_line(by_lasso.output)
 
 
 def test_a_checkpoint_with_more_resamples_than_asked_for_is_used_whole_and_told(folder, tmp_path):

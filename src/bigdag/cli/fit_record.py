@@ -100,7 +100,7 @@ class Answer(NamedTuple):
             "objective": found.objective, "lambda1": found.lambda1,
             "extended_bic": found.extended_bic, "penalty": found.penalty,
             "refit_gain": found.refit_gain,
-            "bootstrap": _about_resamples(recipe, found),
+            "bootstrap": _about_resamples(recipe, found), "no_bootstrap": found.no_resamples,
             "n_arcs_found": found.dag.n_arcs, "threshold": recipe.threshold, "n_arcs": dag.n_arcs,
             "n_undirected": undirected(dag), "var_sortability": order_of_variances(data, dag),
             "assumption": found.assumption, "explanation": found.explanation,
@@ -119,4 +119,5 @@ def _about_resamples(recipe: Recipe, found: Outcome) -> dict[str, Any] | None:
         "n_resamples": found.n_resamples,
         "wanted": found.n_wanted,
         "min_prob": given.get("threshold", 0.5),
+        "weighs_chance": found.weighs_chance,
     }

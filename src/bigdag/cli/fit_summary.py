@@ -23,6 +23,7 @@ __all__ = ["show_fit"]
 
 _FINDINGS = 4  # of a check that are told
 _FEW_RESAMPLES = 10  # below which a share of them is no probability
+_ROUGH_RESAMPLES = 25  # below which it is a rough one
 _TELLING = ("few rows",)  # notes of a check that say how far an answer can be trusted
 
 _STATUS = {
@@ -96,6 +97,8 @@ def _how(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     bootstrap = report["bootstrap"]
     if bootstrap is not None:
         yield "bootstrap", _resamples(bootstrap)
+    elif report["no_bootstrap"] is not None:
+        yield "bootstrap", f"none, so no arc has a probability: {report['no_bootstrap']}"
     yield "status", f"{_STATUS[report['status']]}, {report['n_iter']:,} iterations"
     refit = report["refit_gain"]
     gain = f" (the refit on the order lowered it by {refit:.3g})" if refit else ""
@@ -117,10 +120,15 @@ def _resamples(bootstrap: Mapping[str, Any]) -> str:
             f"all {done:,} resamples that the checkpoint held already, more than the {wanted:,} "
             "asked for"
         )
-    text = (
-        f"{number}; arcs are those of pairs joined with a probability of "
-        f"{bootstrap['min_prob']:.0%} or more"
-    )
+    least = f"{bootstrap['min_prob']:.0%}"
+    text = f"{number}; arcs are those of pairs joined with a probability of {least} or more"
+    if done >= _FEW_RESAMPLES and not bootstrap["weighs_chance"]:
+        text = (
+            f"{number}; arcs are those of pairs that {least} or more of them join. What is called "
+            "a probability is that share here: it ranks arcs, and is often higher than the truth"
+        )
+    elif done >= _FEW_RESAMPLES and done < _ROUGH_RESAMPLES:
+        text += ". So few resamples make rough probabilities; --bootstrap 100 makes better ones"
     if done < _FEW_RESAMPLES:
         tells = "One resample tells only whether an arc is found" if done == 1 else (
             f"So few resamples tell how often an arc is found only in steps of 1/{done}"

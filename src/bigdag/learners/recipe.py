@@ -7,6 +7,7 @@ than one table, which is what a check of the units needs.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bigdag.compiled import Stopwatch
+from bigdag.engine.executor import Threads, current
 from bigdag.engine.gram import Gram
 from bigdag.errors import BigdagError, ParameterError, missing_extra
 from bigdag.graph.dag import DAG
@@ -45,6 +47,7 @@ _log = logging.getLogger("bigdag")
 _OF_A_FIT = {"own variances": 0.35, "equal variances": 0.6}
 _MOST_POINTS = 200  # of a history that a DAG keeps
 _MINUTE = 60.0  # seconds that resamples may take unasked
+_FEWEST_ROWS = 10  # that resamples are drawn from unasked
 _RESAMPLES = (
     100,
     50,
@@ -79,6 +82,10 @@ class Outcome:
         The resamples done, where there was a bootstrap.
     n_wanted : int or None
         Those that were wanted.
+    weighs_chance : bool
+        Whether their probabilities account for chance, or are the shares of the resamples.
+    no_resamples : str or None
+        Why the automatic method made none, where it might have.
     history : dict or None
         Phase, iteration, equation (1) and arcs along the last fit on all rows, some 200 points
         of it; without times, so that the same run gives the same.
@@ -99,6 +106,8 @@ class Outcome:
     trouble: str | None = None
     n_resamples: int | None = None
     n_wanted: int | None = None
+    weighs_chance: bool = False
+    no_resamples: str | None = None
     history: dict[str, list[Any]] | None = None
 
     @property
@@ -234,21 +243,29 @@ class Recipe:
 
     def _follow_the_choice(self, data: Dataset, callback: Callable[[Any], Any] | None) -> Outcome:
         """Fit the automatic method once, and then what it has chosen on resamples."""
-        watch = Stopwatch()
+        watch, began = Stopwatch(), time.process_time()
         learner = _fitted(self.method.build(**self._of_the_method(), callback=callback), data)
         first = _outcome(learner, watch.seconds)
-        if self.bootstrap is None or first.failed or first.status == "time_limit":
+        if self.bootstrap is None or first.failed:
             return first
         asked = self.bootstrap if isinstance(self.bootstrap, dict) else {}
+        if first.status == "time_limit":
+            why = "the fit on all rows took all of the time (--time-limit)"
+            return replace(first, no_resamples=why)
         wanted = asked
         if "n_resamples" not in asked:
-            each = _OF_A_FIT[first.assumption or ""] * first.seconds
+            # Where others keep the processor busy, a fit takes longer than its own work does.
+            took = first.seconds
+            if isinstance(current(), Threads):
+                took = min(took, time.process_time() - began)
+            each = _OF_A_FIT[first.assumption or ""] * took
             if data.incomplete is not None:
                 each += data.incomplete.seconds
             count = next((n for n in _RESAMPLES if n * each <= _MINUTE), 0)
-            no_rows = data.X is None and data.incomplete is None
-            if no_rows or not count or not first.dag.n_arcs:
-                return replace(first, trouble=_no_resamples(asked, no_rows, bool(count)))
+            why_none = _why_none(data, first, None if count else _RESAMPLES[-1] * each)
+            if why_none is not None:
+                no_effect = _without_effect(asked, why_none) if first.dag.n_arcs else None
+                return replace(first, trouble=no_effect, no_resamples=why_none)
             # Nobody asked for chance: without a seed the same table gives the same answer.
             wanted = {"n_resamples": count, "random_state": self.parameters.get("random_state", 0),
                       "time_limit": 2 * _MINUTE, **asked}  # fmt: skip
@@ -269,7 +286,8 @@ class Recipe:
             return first
         few = (last.n_resamples or 0) < min(_RESAMPLES[-1], wanted["n_resamples"])
         if few:  # interrupted: one fit on all rows says more
-            return replace(first, status=last.status, seconds=watch.seconds)
+            why = f"only {last.n_resamples or 0} were done, which say less than one fit on all rows"
+            return replace(first, status=last.status, seconds=watch.seconds, no_resamples=why)
         if limit is None and last.status == "time_limit":  # nobody asked for one
             last = replace(last, status=first.status, n_wanted=last.n_resamples)
         return replace(
@@ -304,6 +322,7 @@ class Recipe:
             learner.dag_, learner.status_, learner.n_resamples_, watch.seconds,
             0.5 * float(learner.noise_variances_.sum()) + size, lambda1,
             n_resamples=learner.n_resamples_, n_wanted=wanted["n_resamples"],
+            weighs_chance=learner._weighs_chance,
         )  # fmt: skip
 
     def cut(self, found: Outcome, data: Dataset) -> DAG:
@@ -387,19 +406,33 @@ class Recipe:
         return shared | self.bic | {"criterion": self.search}
 
 
-def _no_resamples(asked: dict[str, Any], no_rows: bool, quick: bool) -> str | None:
+def _why_none(data: Dataset, first: Outcome, seconds: float | None) -> str | None:
+    """Say why there are no resamples, unasked; None where there may be.
+
+    `seconds` is what the fewest would take, where that is too long.
+    """
+    if data.X is None and data.incomplete is None:
+        return "these data have no rows to draw resamples from"
+    if not first.dag.n_arcs:
+        return "without arcs there is nothing to be sure of"
+    if data.n_samples < _FEWEST_ROWS:
+        return (
+            f"{data.n_samples} rows are too few to tell how sure an arc is; {_FEWEST_ROWS} are the "
+            "least"
+        )
+    if seconds is not None:
+        return (
+            f"{_RESAMPLES[-1]} would take about {seconds / 60:.0f} minutes here, and up to one is "
+            "taken unasked. --bootstrap 100 makes them all the same"
+        )
+    return None
+
+
+def _without_effect(asked: dict[str, Any], why_none: str) -> str | None:
     """Say that options of resamples had no effect, for there are none; None where none were."""
     words = {"threshold": "--min-prob", "checkpoint": "--checkpoint"}
     given = [words[name] for name in asked if name in words]
-    if not given or (quick and not no_rows):  # without arcs there is nothing to be sure of
-        return None
-    options = " and ".join(given)
-    if no_rows:
-        return f"{options} had no effect: these data have no rows to draw resamples from."
-    return (
-        f"{options} had no effect: the automatic method makes resamples where they take about a "
-        "minute, and here they take longer. Add --bootstrap 100 to have them all the same."
-    )
+    return f"{' and '.join(given)} had no effect: {why_none}." if given else None
 
 
 def _required(dag: DAG) -> sp.csc_array | None:

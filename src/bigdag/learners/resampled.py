@@ -81,11 +81,12 @@ class ResampledModel(FittedModel):
         self.adjacency_freq_ = sp.csc_array(self.edge_freq_ + self.edge_freq_.T)
         self._limits = limits_of(knowledge, data)
         self.adjacency_prob_ = self.adjacency_freq_.copy()
-        telling = arc_cost is not None and self.n_resamples_ >= FEWEST_RESAMPLES
-        if telling:
+        # Whether probabilities are more than the shares of the resamples.
+        self._weighs_chance = arc_cost is not None and self.n_resamples_ >= FEWEST_RESAMPLES
+        if self._weighs_chance:
             assert arc_cost is not None
             self.adjacency_prob_.data = self._probabilities(arc_cost)
-        self.direction_prob_ = self._directions(telling)
+        self.direction_prob_ = self._directions(self._weighs_chance)
         self.edge_prob_ = self.direction_prob_.copy()
         self.edge_prob_.data *= _entries(self.adjacency_prob_, self.direction_prob_)
         self.weight_se_ = self._tally.deviation
