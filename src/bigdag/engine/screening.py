@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bigdag.engine.gram import Gram
+    from bigdag.engine.limits import Limits
 
-__all__ = ["candidates", "correlated"]
+__all__ = ["ALL_PREDECESSORS", "candidates", "correlated", "mask_of_candidates"]
+
+ALL_PREDECESSORS = 5000  # variables up to which learners let any other be a parent
 
 _NEIGHBOURS = 4096  # of one variable at the most, the strongest
 _CORRELATED = 4.0  # over √n: correlations that make a candidate parent
@@ -132,6 +135,21 @@ def candidates(
     data = np.ones(len(indices), dtype=np.int8)
     mask = sp.csc_array((data, indices.astype(np.int64), indptr), shape=(gram.d, gram.d))
     return (indptr, indices), mask
+
+
+def mask_of_candidates(gram: Gram, whatever: bool, limits: Limits | None) -> sp.csc_array | None:
+    """Return the mask of `candidates`, without the arcs that are not possible.
+
+    Examples
+    --------
+    >>> from bigdag.data.dataset import as_dataset
+    >>> from bigdag.engine.gram import Gram
+    >>> gram = Gram(as_dataset([[-1.0, 2.0], [0.0, 0.0], [1.0, -2.0]]))
+    >>> mask_of_candidates(gram, True, None).nnz
+    0
+    """
+    mask = candidates(gram, whatever, None if limits is None else limits.causes)[1]
+    return mask if mask is None or limits is None else limits.mask(mask)
 
 
 # ------------------------------------------------------------------ half of the matrix

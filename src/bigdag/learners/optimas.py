@@ -24,9 +24,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bigdag.engine import lasso, objective
+from bigdag.engine import lasso, objective, screening
 from bigdag.engine.order import project, rank_of
 from bigdag.graph.feedback_arc_set import greedy_order, greedy_order_dense
+from bigdag.learners import proximal_columns
 from bigdag.learners.base import Learner
 from bigdag.learners.dense import Pace, check_dense
 from bigdag.learners.parameters import Number, OneOf
@@ -70,7 +71,12 @@ class OptiMAS(TorchLearner):
         optimiser. ``warm_start_dag`` takes the place of both.
     engine : {"auto", "dense", "sparse"}, default="auto"
         All weights, or only those on the arcs of the lasso solution (and of ``warm_start_dag``),
-        without any (d, d) matrix. Auto is dense while that fits the memory.
+        without any (d, d) matrix. Auto is dense where any variable may be a parent of any, while
+        that fits the memory.
+    candidates : {"auto", "all", "correlated"}, default="auto"
+        Which variables may be parents of one: all others, or those whose correlation with it
+        exceeds 4/√n, 200 at the most. "auto": all up to 5,000 variables, beyond that the correlated
+        ones, unless most variables have very many. With the dense engine always all.
     refit : bool, default=True
         Whether to end with one lasso on the best order, which can only lower equation (1).
         False gives the paper's answer.
@@ -146,6 +152,7 @@ class OptiMAS(TorchLearner):
         **TorchLearner._parameters,
         "start": OneOf("lasso", "zeros"),
         "engine": OneOf("auto", "dense", "sparse"),
+        "candidates": OneOf("auto", "all", "correlated"),
         "refit": OneOf(True, False),
         "acyclic_from": Number(0, 1),
     }
@@ -160,6 +167,7 @@ class OptiMAS(TorchLearner):
         decays: int = 2,
         start: str = "lasso",
         engine: str = "auto",
+        candidates: str = "auto",
         refit: bool = True,
         tol: float = 1e-5,
         patience: int = 100,
@@ -183,6 +191,7 @@ class OptiMAS(TorchLearner):
         self.decays = decays
         self.start = start
         self.engine = engine
+        self.candidates = candidates
         self.refit = refit
         self.tol = tol
         self.patience = patience
@@ -203,13 +212,17 @@ class OptiMAS(TorchLearner):
 
     def _learn(self, run: Run) -> None:
         self.refit_gain_ = 0.0
+        mask = None  # of possible arcs, where only correlated variables may be parents
+        if self._confined(run.gram.d):
+            whatever = self.candidates == "correlated"
+            mask = screening.mask_of_candidates(run.gram, whatever, run.limits)
         with self._torch(run) as torch:
-            dense = self._is_dense(run, torch)
+            dense = mask is None and self._is_dense(run, torch)
             W = sp.csc_array((run.gram.d, run.gram.d)) if run.warm_start is None else run.warm_start
             support = W
             from_lasso = self.start == "lasso" and run.warm_start is None
             if from_lasso or not dense:
-                fit = self._lasso(run, from_lasso)
+                fit = self._lasso(run, from_lasso, mask)
                 W, support = (fit, fit) if from_lasso else (W, abs(W) + abs(fit))
             order = greedy_order(W, run.precedence)
             run.offer(project(W, order), order)  # W_0, whatever the optimiser makes of it
@@ -229,7 +242,16 @@ class OptiMAS(TorchLearner):
                     going = self._fit(run, descent, weights)
             self._mas(run, descent, weights, going)
         if self.refit and run.status in {"converged", "max_iter"}:
-            self._refit(run, support)
+            self._refit(run, support, mask)
+
+    def _confined(self, d: int) -> bool:
+        """Tell whether only correlated variables may be parents."""
+        if self.candidates == "auto":
+            return self.engine != "dense" and d > screening.ALL_PREDECESSORS
+        return self.engine != "dense" and self.candidates == "correlated"
+
+    def _hold(self, d: int, only_moments: bool) -> bool | None:
+        return only_moments if self._confined(d) else None  # each column reads few correlations
 
     def _is_dense(self, run: Run, torch: Any) -> bool:
         d, bytes_each = run.gram.d, self._dtype(run, torch, _uses_data(run)).itemsize
@@ -239,19 +261,21 @@ class OptiMAS(TorchLearner):
         return self.engine == "dense" or (self.engine == "auto" and fits)
 
     def _workspace(self, n: int, d: int, hold: bool) -> int:
+        if self._confined(d):
+            return proximal_columns.confined_memory(d) + 3 * 4 * n * d  # the rows for torch
         if self.engine == "sparse":
             return Learner._workspace(self, n, d, hold)
         return super()._workspace(n, d, hold)
 
     def _least_workspace(self, n: int, d: int, hold: bool) -> int:
-        if self.engine == "auto":  # with little memory, a support
+        if self.engine == "auto" and not self._confined(d):  # with little memory, a support
             return Learner._workspace(self, n, d, hold)
         return self._workspace(n, d, hold)
 
-    def _lasso(self, run: Run, counts: bool) -> sp.csc_array:
+    def _lasso(self, run: Run, counts: bool, mask: sp.csc_array | None) -> sp.csc_array:
         """Return the optimum without acyclicity, column by column; it may count as an iteration."""
         fit = lasso.solve(
-            run.gram, run.lambda1, limits=run.limits, tol=self.tol,
+            run.gram, run.lambda1, limits=run.limits, mask=mask, tol=self.tol,
             stop=lambda: run.share_is_over(self.acyclic_from),
         )  # fmt: skip
         if counts:
@@ -310,12 +334,12 @@ class OptiMAS(TorchLearner):
             if convergence.reached(value):
                 return
 
-    def _refit(self, run: Run, fitted: sp.csc_array) -> None:
+    def _refit(self, run: Run, fitted: sp.csc_array, mask: sp.csc_array | None) -> None:
         """End with one lasso on the best order, warm from the fit; columns without time stay."""
         before, best = run.best_objective, run.best_weights
         fit = lasso.solve(
             run.gram, run.lambda1, order=run.best_order, start=fitted, limits=run.limits,
-            tol=self.tol, stop=run.out_of_time,
+            mask=mask, tol=self.tol, stop=run.out_of_time,
         )  # fmt: skip
         solved = np.isfinite(fit.gap).astype(np.float64)
         W = sp.csc_array(fit.weights @ sp.diags_array(solved) + best @ sp.diags_array(1 - solved))

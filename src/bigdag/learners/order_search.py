@@ -20,6 +20,7 @@ from sklearn.base import clone
 from bigdag.data.dataset import as_dataset
 from bigdag.engine.executor import current, executing
 from bigdag.engine.gram import blocks_memory
+from bigdag.engine.screening import ALL_PREDECESSORS
 from bigdag.errors import ParameterError
 from bigdag.graph import equivalence
 from bigdag.graph.acyclic import topological_order
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 __all__ = ["OrderSearch", "note_class", "order_of"]
 
 _STARTS = ("auto", "least_variance", "variance", "r2", "proximas")
-_ALL_PREDECESSORS = 5000  # variables up to which the lasso may use any of them
 
 
 def _is_start(value: Any) -> bool:
@@ -304,7 +304,7 @@ class OrderSearch(Learner):
     def _confined(self, d: int) -> bool:
         """Tell whether only correlated variables may be parents in the lasso."""
         if self.candidates == "auto":
-            return d > _ALL_PREDECESSORS
+            return d > ALL_PREDECESSORS
         return self.candidates == "correlated"
 
     def _hold(self, d: int, only_moments: bool) -> bool | None:

@@ -38,7 +38,6 @@ __all__ = ["ProxiMAS"]
 
 _PATIENCE = 100  # steps without a relative gain in the objective, for the answer without refit
 _REFIT_AT = (10, 30, 100, 300, 1000, 3000)  # steps after which the order is tried by a refit
-_ALL_PREDECESSORS = 5000  # variables up to which any other may be a parent
 _GAIN = 1e-3  # the relative gain that is worth going on for
 
 
@@ -202,7 +201,7 @@ class ProxiMAS(Learner):
         if self.engine == "dense" or self.steps == "global":
             return False
         if self.candidates == "auto":
-            return d > _ALL_PREDECESSORS
+            return d > screening.ALL_PREDECESSORS
         return self.candidates == "correlated"
 
     def _hold(self, d: int, only_moments: bool) -> bool | None:
@@ -237,9 +236,8 @@ class ProxiMAS(Learner):
         """Fit by column lassos, then step and project; return whether the pull has held."""
         mask = None
         if self._confined(run.gram.d):
-            among = None if run.limits is None else run.limits.causes
-            _, mask = screening.candidates(run.gram, self.candidates == "correlated", among)
-            mask = mask if run.limits is None else run.limits.mask(mask)
+            whatever = self.candidates == "correlated"
+            mask = screening.mask_of_candidates(run.gram, whatever, run.limits)
         W = run.warm_start if run.warm_start is not None else sp.csc_array((run.gram.d, run.gram.d))
         if fit_first:
             fit = lasso.solve(
