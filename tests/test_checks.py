@@ -14,8 +14,11 @@ from bigdag import simulate
 from bigdag.cli import app
 from bigdag.data.checks import COLUMNS, _largest_by_chance
 from bigdag.data.copies import near_copies
+from bigdag.data.raw import raw_table
 from bigdag.data.row_groups import Intervals
 from bigdag.data.sums import linear_relations
+from bigdag.data.wished import as_wished
+from bigdag.data.wishes import Wishes
 
 
 def found(table):
@@ -73,7 +76,8 @@ DAMAGE = {
     "no values": (lambda f: f.assign(v6=np.nan), ["v6"]),
     "infinite": (lambda f: f.assign(v6=[np.inf, *f["v6"][1:]]), ["v6"]),
     "too large": (lambda f: f.assign(v6=1e200 * f["v6"], v7=1e200 * f["v7"]), ["v6", "v7"]),
-    "empty": (lambda f: f.iloc[:1], []),
+    "table too small": (lambda f: f.iloc[:1], []),
+    "empty": (lambda f: f.iloc[:0], []),
     "many zeros": (
         lambda f: f.assign(v2=np.where(np.arange(len(f)) % 2, f["v2"], 0.0)), ["v2"],
     ),
@@ -273,7 +277,16 @@ def test_files_keep_groups_in_text_and_numbers(suffix, tmp_path, monkeypatch):
 def test_infinite_values_do_not_count_as_missing():
     X = np.random.default_rng(0).normal(size=(50, 3))
     X[3, 1] = np.inf
-    assert bigdag.check(X)["finding"].tolist() == ["infinite"]
+    found = bigdag.check(X)
+    assert found["finding"].tolist() == ["infinite"]
+    assert found["detail"].tolist() == ["1 value is infinite, the first in row 4 of 'x1'"]
+    assert found["remedy"].iloc[0].startswith("To count it as missing: --missing-code=inf.")
+    X[7, 0], X[[2, 9], 2] = np.inf, -np.inf
+    found = bigdag.check(X)
+    assert found["detail"].tolist() == ["4 values are infinite, the first in row 8 of 'x0'"]
+    assert "missing: --missing-code=inf --missing-code=-inf." in found["remedy"].iloc[0]
+    prepared = bigdag.prepare(X, missing="drop", missing_code=["inf", "-inf"])
+    assert prepared.data.n_samples == 46
 
 
 @pytest.mark.parametrize(
@@ -404,3 +417,311 @@ def test_columns_in_any_unit_vary(unit):
     assert names.get("too large") == (("x2",) if unit == 1e200 else None)
     X[:, 2] = unit
     assert found(X)["constant"] == ("x2",)
+
+
+# ------------------------------------------------------------------ rows in sequence
+
+
+def drifting(seed, n=300, d=6):
+    rng = np.random.default_rng(seed)
+    slopes = rng.uniform(3, 5, d) * rng.choice([-1, 1], d)
+    X = np.linspace(0, 1, n)[:, None] * slopes + rng.normal(size=(n, d))
+    return pd.DataFrame(X).add_prefix("s")
+
+
+def walking(seed, n=300, d=5):
+    steps = np.random.default_rng(seed).normal(size=(n, d))
+    return pd.DataFrame(np.cumsum(steps, axis=0)).add_prefix("s")
+
+
+@pytest.mark.parametrize("make", [drifting, walking])
+def test_rows_in_sequence_are_told_and_groups_that_no_column_tells_are_not(make):
+    for seed in range(10):
+        table = make(seed)
+        found = bigdag.check(table).set_index("finding")
+        assert found.loc["sequence", "severity"] == "warning"
+        assert found.loc["sequence", "columns"] == tuple(table)
+        assert "batches" not in found.index
+        assert found.loc["sequence", "remedy"].startswith("Learn from the differences")
+        gaps = table.mask(np.random.default_rng(seed).random(table.shape) < 0.1)
+        assert "sequence" in set(bigdag.check(gaps)["finding"])
+        shuffled = table.sample(frac=1, random_state=seed)
+        assert "sequence" not in set(bigdag.check(shuffled)["finding"])
+        differences = table.diff().iloc[1:]
+        assert "sequence" not in set(bigdag.check(differences)["finding"])
+
+
+def test_the_detail_of_a_sequence_is_the_correlation_of_successive_rows():
+    table = walking(3).iloc[:, :2]
+    told = bigdag.check(table).set_index("finding").loc["sequence", "detail"]
+    largest = max(table[name].autocorr() for name in table)
+    assert told.startswith("in 2 columns")
+    assert float(told.split("up to ")[1].split()[0]) == pytest.approx(largest, abs=0.03)
+
+
+def test_rows_that_are_samples_of_their_own_are_in_no_sequence():
+    alarms = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        n, d = [(25, 6), (100, 40), (400, 20), (1000, 10)][seed % 4]
+        for table in (
+            frame_of(n, d, 1 + seed % 4, seed),
+            rng.poisson(0.7, size=(n, d)).astype(float),
+            rng.standard_cauchy(size=(n, d)),
+            (rng.random((n, d)) < 0.02).astype(float),  # of which two may be neighbours
+        ):
+            alarms += "sequence" in set(bigdag.check(table)["finding"])
+    assert alarms <= 1
+
+
+def test_one_column_in_sequence_does_no_harm():
+    table = frame_of(300, 10).assign(walk=walking(0)["s0"])
+    assert "sequence" not in found(table)
+
+
+def test_fewer_than_twenty_rows_are_in_no_sequence():
+    assert "sequence" not in found(walking(0, n=19))
+    assert "sequence" in found(walking(0, n=40))
+
+
+def test_rows_that_are_every_so_many_apart_are_offered_where_the_sequence_fades():
+    noise = np.random.default_rng(0).normal(size=(801, 5))
+    pairs = noise[1:] + noise[:-1]
+    remedy = bigdag.check(pairs).set_index("finding").loc["sequence", "remedy"]
+    assert "or from every 2nd row." in remedy
+    assert "sequence" not in found(pairs[::2])
+    for table in (drifting(0), walking(0)):  # which every k-th row is, too
+        assert "every" not in bigdag.check(table).set_index("finding").loc["sequence", "remedy"]
+
+
+@pytest.mark.parametrize("name", ["minutes", "v0"])
+def test_a_column_that_the_rows_are_sorted_by_is_named(name):
+    if name == "minutes":
+        table = drifting(1).assign(minutes=np.arange(300.0))
+    else:
+        rng = np.random.default_rng(0)
+        cause = rng.integers(0, 60, size=300) / 20  # with ties, so that it is no row number
+        table = pd.DataFrame({f"v{j}": cause + rng.normal(size=300) for j in range(1, 5)})
+        table = table.assign(v0=cause).sort_values("v0")
+    told = bigdag.check(table).set_index("finding")
+    assert told.loc["sequence", "severity"] == ("warning" if name == "minutes" else "note")
+    assert f"sorted by {name!r}" in told.loc["sequence", "detail"]
+    assert f"--adjust {name}." in told.loc["sequence", "remedy"]
+    if name == "minutes":
+        assert "--adjust" in told.loc["row number", "remedy"]
+    left = as_wished(raw_table(table), Wishes(adjust=[name]))
+    assert "sequence" not in found(pd.DataFrame(left.X, columns=left.names))
+
+
+@pytest.mark.parametrize("kind", ["text", "numbers"])
+@pytest.mark.parametrize("sites", [2, 12])
+def test_rows_that_are_sorted_by_groups_are_not_taken_for_a_series(kind, sites):
+    rng = np.random.default_rng(0)
+    site = np.sort(rng.integers(sites, size=300))
+    table = frame_of(300, 12, 1) / frame_of(300, 12, 1).std()
+    table += 2 * rng.normal(size=(sites, 12))[site]
+    table["site"] = np.array([f"site {s}" for s in site], dtype=object) if kind == "text" else site
+    told = bigdag.check(table).set_index("finding")
+    together = told.loc[[word for word in told.index if word in ("batches", "sequence")]]
+    assert together["remedy"].tolist() == ["--batch site."]
+
+
+# ------------------------------------------------------------------ text that is told apart
+
+
+def test_text_gets_advice_that_fits_it():
+    n = 40
+    table = frame_of(n, 5).assign(
+        sample=[f"P{i:04d}" for i in range(n)],
+        price=[f"${i}.5" for i in range(n)],
+        share=[f"{i}.3%" for i in range(n)],
+        tags=[[i, 2] for i in range(n)],
+        json=[f'{{"a": {i}}}' for i in range(n)],
+        stamp=[f"01/02/2020 10:{i:02d}" for i in range(n)],
+        clock=[f"10:{i:02d}:00" for i in range(n)],
+        month=[f"{1 + i % 28} March 2021" for i in range(n)],
+        site=["a", "b"] * (n // 2),
+    )
+    frame = bigdag.check(table).set_index("finding")
+    assert frame["columns"].to_dict() == {
+        "date": ("stamp", "clock", "month"), "ID": ("sample",),
+        "sign beside numbers": ("price", "share"), "nested values": ("tags", "json"),
+        "text": ("site",),
+    }  # fmt: skip
+    batch = frame["remedy"].str.contains("--batch")
+    assert frame.index[batch].tolist() == ["text"]
+    assert "signs out of the file" in frame.loc["sign beside numbers", "remedy"]
+    assert "numbers of them first" in frame.loc["date", "remedy"]
+
+
+def test_the_command_tells_an_id_in_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = frame_of(60, 5).assign(who=[f"w{i}" for i in range(60)], site=["a", "b"] * 30)
+    for file in ("t.csv", "t.parquet"):
+        table.to_csv(file, index=False) if file == "t.csv" else table.to_parquet(file)
+        rows = json.loads(bigdag_("check", file, "--json"))["findings"]
+        assert {row["finding"]: row["columns"] for row in rows} == {"ID": ["who"], "text": ["site"]}
+
+
+def fit_error(*words):
+    result = CliRunner().invoke(app, ["fit", *words, "--method", "order-search-bic"])
+    assert result.exit_code != 0
+    return " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("row", [0, 17])
+def test_a_line_of_units_gets_the_advice_of_a_fit(row, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = frame_of(40, 5).round(3).astype(object)
+    table.loc[row] = ["degC", "m", "s", "kg", "V"]
+    table.to_csv("t.csv", index=False)
+    (finding,) = [
+        row
+        for row in json.loads(bigdag_("check", "t.csv", "--json"))["findings"]
+        if row["finding"] == "text among numbers"
+    ]
+    assert finding["detail"].startswith(f"row {row + 1} holds text in 5 columns of numbers")
+    assert "missing-code" not in finding["remedy"]
+    assert "out of the file" in finding["remedy"]
+    assert fit_error("t.csv").endswith(f"{finding['detail']}. {finding['remedy']}")
+
+
+def test_a_line_of_units_is_told_beside_other_cells_of_text():
+    table = frame_of(40, 5).round(3).astype(object)
+    table.loc[0] = ["degC", "m", "s", "kg", "V"]
+    table.loc[9, "v2"] = "n.d."
+    table["v5"] = ["?", *range(39)]
+    table.loc[:1, "v5"] = [1.5, "?"]
+    told = bigdag.check(table)
+    told = told[told["finding"] == "text among numbers"]
+    assert told["columns"].tolist() == [("v0", "v1", "v2", "v3", "v4"), ("v5",)]
+    assert "units" in told["remedy"].iloc[0]
+    assert "--missing-code='?'" in told["remedy"].iloc[1]
+
+
+def test_different_words_among_numbers_are_all_named():
+    table = frame_of(40, 5).astype(object)
+    table.loc[3, "v0"], table.loc[5, "v2"] = "n.d.", "?"
+    (remedy,) = bigdag.check(table).query("finding == 'text among numbers'")["remedy"]
+    assert "--missing-code='n.d.'" in remedy
+    assert "Other such cells are '?'" in remedy
+
+
+def test_another_separator_gets_the_advice_of_a_fit(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame_of(40, 5).to_csv("t.csv", index=False, sep="|")
+    rows = json.loads(bigdag_("check", "t.csv", "--json"))["findings"]
+    assert [row["finding"] for row in rows] == ["text", "table too small"]
+    assert rows[0]["remedy"] == "If '|' separates its cells, write the line sep=| above the names."
+    assert rows[0]["remedy"] in fit_error("t.csv")
+
+
+def test_one_column_of_numbers_is_told_so_as_long_as_others_hold_text():
+    table = pd.DataFrame({"age": np.arange(30) % 7, "sex": ["m", "f"] * 15})
+    frame = bigdag.check(table).set_index("finding")
+    said = "there is no other to relate it with, as long as 'sex' holds text"
+    assert frame.loc["one column", "detail"] == said
+    frame = bigdag.check(table[["sex"]].assign(site=["x", "y"] * 15)).set_index("finding")
+    said = "30 rows and no columns of numbers, as long as 'sex', 'site' hold text"
+    assert frame.loc["table too small", "detail"] == said
+
+
+# ------------------------------------------------------------------ large numbers
+
+
+def test_large_whole_numbers_are_not_called_the_same_for_sure():
+    table = frame_of(50, 5).assign(big=2**60 + np.arange(50) % 7, one=1.0)
+    frame = bigdag.check(table[["v0", "v1", "big"]]).set_index("finding")
+    assert frame.loc["constant", "severity"] == "warning"
+    assert (
+        "may differ in the table by less than float64 can tell" in frame.loc["constant", "detail"]
+    )
+    assert "Subtract" in frame.loc["constant", "remedy"]
+    both = bigdag.check(table).set_index("finding").loc["constant"]
+    assert both["columns"] == ("big", "one")
+    assert "; those in 'big' are so large" in both["detail"]
+
+
+def test_the_deviation_of_huge_values_is_the_right_one():
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    X[:, 1] *= 1e200 / X[:, 1].std()
+    told = bigdag.check(X).set_index("finding").loc["units", "detail"]
+    assert told.endswith("to 1e+200 ('x1')")
+
+
+# ------------------------------------------------------------------ options of the command
+
+
+def checked(*words):
+    return {
+        row["finding"]: row for row in json.loads(bigdag_("check", *words, "--json"))["findings"]
+    }
+
+
+def test_the_command_looks_past_columns_that_are_left_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = frame_of(100, 5).assign(site=["a", "b"] * 50, one=1, w=lambda f: 1e9 * f["v1"])
+    table.to_csv("t.csv", index=False)
+    assert set(checked("t.csv")) == {"text", "constant", "near copies", "units"}
+    assert set(checked("t.csv", "--drop", "site,one")) == {"near copies", "units"}
+    assert set(checked("t.csv", "--drop", "site,one", "--duplicates", "group")) == set()
+    assert set(checked("t.csv", "--keep", "v*,one")) == {"constant"}
+    result = CliRunner().invoke(app, ["check", "t.csv", "--drop", "sit"])
+    assert result.exit_code == 2
+    assert "'site'" in result.stderr
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_the_command_looks_past_codes_for_missing_values(suffix, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = frame_of(100, 5)
+    table.loc[[3, 9, 40], "v3"] = -999
+    words = table["v1"].round(3).astype(str)
+    words[[5, 6]], words[7] = "?", "n.d."
+    table["v1"] = words
+    path = f"t.{suffix}"
+    table.to_csv(path, index=False) if suffix == "csv" else table.to_parquet(path)
+    assert "missing code" in checked(path)
+    half = checked(path, "--missing-code=-999", "--missing-code=?")
+    assert "missing code" not in half
+    if suffix == "csv":
+        assert half["text among numbers"]["detail"].startswith(
+            "1 cell is no number, such as 'n.d.'"
+        )
+    codes = ["--missing-code=-999", "--missing-code=?", "--missing-code=n.d."]
+    left = checked(path, *codes)
+    assert set(left) == {"missing values"}
+    assert left["missing values"]["detail"].startswith("6 values")
+    assert sorted(left["missing values"]["columns"]) == ["v1", "v3"]
+    assert checked(path, *codes, "--missing", "pairwise") == {}
+    report = json.loads(bigdag_("check", path, *codes, "--missing", "drop", "--json"))
+    assert (report["n_samples"], report["findings"]) == (94, [])
+
+
+def test_the_command_says_that_a_code_is_not_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame_of(100, 5).to_csv("t.csv", index=False)
+    result = CliRunner().invoke(app, ["check", "t.csv", "--missing-code=-7"])
+    assert result.exit_code == 0
+    assert "no value is -7" in " ".join(result.stderr.split()).lower()
+
+
+def test_the_command_takes_effects_out_before_it_looks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    batch = np.arange(300) % 2
+    shifted = frame_of() + np.outer(batch, 3 * frame_of().std())
+    shifted.assign(plate=np.where(batch, "p", "q")).to_csv("b.csv", index=False)
+    assert set(checked("b.csv")) == {"text", "batches"}
+    assert checked("b.csv", "--batch", "plate") == {}
+    drifting(0).assign(minutes=np.arange(300)).to_csv("d.csv", index=False)
+    assert set(checked("d.csv")) == {"sequence", "row number"}
+    assert checked("d.csv", "--adjust", "minutes") == {}
+
+
+def test_the_command_looks_at_the_scale_that_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = frame_of(200, 5)
+    table = table.assign(v3=np.exp(2 * table["v3"] / table["v3"].std()))
+    table.to_csv("t.csv", index=False)
+    assert "skewed" in checked("t.csv")
+    assert checked("t.csv", "--transform", "rank") == {}

@@ -403,7 +403,8 @@ def test_units_and_noises_that_differ_go_to_the_bic():
 def test_the_default_learns_from_resamples_where_that_is_quick():
     file, truth = real_looking()
     report = bigdag_json("fit", file, "--out", "a.npz")
-    assert report["bootstrap"] == {"n_resamples": 100, "wanted": 100, "min_prob": 0.5}
+    about = {"n_resamples": 100, "wanted": 100, "min_prob": 0.5, "weighs_chance": True}
+    assert report["bootstrap"] == about
     dag = DAG.load("a.npz")
     assert dag.arc_data["probability"].min() > 0
     assert f"Of {dag.n_arcs} arcs" in report["explanation"]
@@ -770,12 +771,12 @@ def test_a_constant_column_is_told_of_once():
     file = table(edit=lambda f: f.assign(v1=7.0))
     for words in ([], [*PROXIMAS, "--check-units"]):
         _, stderr = bigdag_("fit", file, "--standardise", *words, "--force")
-        assert stderr == "Warning: 1 of 4 columns are constant and become isolated nodes: 'v1'.\n"
+        assert stderr == "Warning: 1 of 4 columns is constant and becomes an isolated node: 'v1'.\n"
     frame = pd.read_csv(file)
     np.save("cov.npy", frame.cov(ddof=0).to_numpy())
     words = ["fit", "cov.npy", "--covariance", "--n-samples", 60, *PROXIMAS, "--check-units"]
     _, stderr = bigdag_(*words, "--threshold", "auto", "--search")
-    assert stderr == "Warning: 1 of 4 columns are constant and become isolated nodes: 'x1'.\n"
+    assert stderr == "Warning: 1 of 4 columns is constant and becomes an isolated node: 'x1'.\n"
 
 
 # ------------------------------------------------------------------ undirected edges
@@ -850,7 +851,7 @@ def test_an_interrupt_outside_of_the_fit_writes_nothing(monkeypatch):
 
     monkeypatch.setattr("bigdag.data.tables.read_prepared", interrupted)
     _, stderr = bigdag_("fit", table(), code=1)
-    assert stderr == "Error: Interrupted.\n"
+    assert stderr == "Error: Interrupted. t.dag.parquet was not written.\n"
     assert os.listdir() == ["t.csv"]
 
 
@@ -906,7 +907,7 @@ def test_ctrl_c_on_a_terminal(tmp_path):
             nonlocal seen
             if select.select([ours], [], [], 0.1)[0]:
                 seen += os.read(ours, 65536)
-            return b"1 arcs" in seen and b"left" in seen
+            return b"1 arc" in seen and b"left" in seen
 
         wait_until(shown)
         process.send_signal(signal.SIGINT)
@@ -923,7 +924,7 @@ def test_ctrl_c_on_a_terminal(tmp_path):
     assert process.returncode == 1
     assert json.loads(stdout)["status"] == "interrupted"
     assert DAG.load("t.dag.parquet").n_arcs == 1
-    for words in (b"slowly", b"iteration", b"loss 1", b"1 arcs", b"left", b"was interrupted"):
+    for words in (b"slowly", b"iteration", b"loss 1", b"1 arc", b"left", b"was interrupted"):
         assert words in seen
 
 
@@ -1013,7 +1014,7 @@ def test_memory_above_the_limit():
 
 def test_odd_tables_that_work():
     _, stderr = bigdag_("fit", table(edit=lambda f: f.assign(v1=7.0)), "--out", "constant.npz")
-    assert stderr == ("Warning: 1 of 4 columns are constant and become isolated nodes: 'v1'.\n")
+    assert stderr == ("Warning: 1 of 4 columns is constant and becomes an isolated node: 'v1'.\n")
     dag = DAG.load("constant.npz")
     assert dag.parents("v1") == dag.children("v1") == []
     for name, edit in {
@@ -1033,15 +1034,18 @@ def test_odd_tables_that_work():
     ("words", "sentence"),
     [
         (["--method", "proximass"], "There is no method 'proximass'. Did you mean 'proximas'?"),
-        ([*PROXIMAS, "--lambda1", "-1"], "lambda1 must be a number >= 0"),
-        ([*PROXIMAS, "--lambda2", "-1"], "lambda2 must be a number >= 0"),
-        ([*PROXIMAS, "--lambda1", "nan"], "lambda1 must be a number >= 0"),
-        (["--max-iter", "0"], "max_iter must be an integer >= 1"),
-        (["--time-limit", "0"], "time_limit must be a number > 0"),
-        (["--seed", "-4"], "random_state must be"),
-        (["--n-jobs", "0"], "n_jobs must be"),
-        (["--memory-limit", "much"], "memory_limit must be"),
-        (["--threshold", "-0.1"], "threshold must be a finite number of at least 0"),
+        ([*PROXIMAS, "--lambda1", "-1"], "--lambda1 must be a number >= 0"),
+        ([*PROXIMAS, "--lambda2", "-1"], "--lambda2 must be a number >= 0"),
+        ([*PROXIMAS, "--lambda1", "nan"], "--lambda1 must be a number >= 0"),
+        (["--max-iter", "0"], "--max-iter must be an integer >= 1, or be left out. Got 0 instead."),
+        (["--time-limit", "0"], "--time-limit must be a number > 0, or be left out. Got 0.0"),
+        (["--seed", "-4"], "--seed must be an integer >= 0, or be left out. Got -4 instead."),
+        (["--seed=-4"], "--seed must be an integer >= 0, or be left out. Got -4 instead."),
+        (["--set", "random_state=-4"], "random_state must be None, an integer >= 0 or a numpy"),
+        (["--n-jobs", "0"], "--n-jobs must be -1 or an integer >= 1, or be left out. Got 0"),
+        (["--memory-limit", "much"], "--memory-limit must be a number of bytes or a text such as "
+         "'4GB', or be left out. Got 'much' instead."),
+        (["--threshold", "-0.1"], "Error: --threshold must be a finite number of at least 0"),
         (["--threshold", "nan"], "threshold must be a finite number of at least 0"),
         (["--out", "dag.txt"], "suffix of a DAG's file must be one of .npz, .parquet"),
         (["--out", "no/dag.npz"], "the folder no does not exist"),
@@ -1062,7 +1066,7 @@ def test_odd_tables_that_work():
         (["--method", "order-search-bic", "--lambda1", "bic"], "cannot choose lambda1"),
         (["--search-criterion", "bic"], "--search-criterion goes with --search."),
         ([*PROXIMAS, "--search", "--search-criterion", "aic"],
-         "criterion must be one of 'least_squares'"),
+         "--search-criterion must be one of 'least_squares'"),
         ([*PROXIMAS, "--gamma", "0.5"], "--gamma and --penalty are of the extended BIC. "
          "They go with --method auto, --method order-search-bic, --search-criterion bic, "
          "--lambda1 bic or --threshold auto."),
@@ -1072,9 +1076,9 @@ def test_odd_tables_that_work():
         (["--penalty", "much"], "for '--penalty': 'much' is neither a number nor 'auto'"),
         ([*PROXIMAS, "--search", "--restarts", "3"], "--restarts goes with a search by BIC: "
          "--method auto, --method order-search-bic or --search-criterion bic."),
-        (["--method", "order-search-bic", "--gamma", "-1"], "gamma must be a number "),
-        ([*PROXIMAS, "--threshold", "auto", "--penalty", "-1"], "penalty must be a number >= 0"),
-        (["--method", "order-search-bic", "--restarts", "-1"], "restarts must be an integer >= 0"),
+        (["--method", "order-search-bic", "--gamma", "-1"], "--gamma must be a number "),
+        ([*PROXIMAS, "--threshold", "auto", "--penalty", "-1"], "--penalty must be a number >= 0"),
+        (["--method", "order-search-bic", "--restarts", "-1"], "--restarts must be an integer"),
         (["--lambda1", "0.1"], "The method 'auto' has no parameter 'lambda1'. Methods that have "
          "it: proximas, optimas, "),
         (["--lambda1", "bic"], "'auto' has no parameter 'lambda1'. Methods that have it: proximas"),
@@ -1083,15 +1087,16 @@ def test_odd_tables_that_work():
         (["--check-units"], "--check-units goes with a method that is named"),
         (["--penalty", "auto"], "--penalty auto goes with --method order-search-bic or "
          "--search-criterion bic. The automatic method takes a number."),
-        (["--penalty", "0"], "penalty must be a number > 0. Got 0.0 instead."),
-        (["--gamma", "-1"], "gamma must be a number "),
-        (["--restarts", "-1"], "restarts must be an integer >= 0"),
+        (["--penalty", "0"], "--penalty must be a number > 0. Got 0.0 instead."),
+        (["--gamma", "-1"], "--gamma must be a number "),
+        (["--restarts", "-1"], "--restarts must be an integer >= 0"),
         (["--set", "criterion=least_squares", "--restarts", "3"], "goes with a search by BIC"),
         (["--set", "criterion=aic"], "criterion must be one of 'auto', 'least_squares', 'bic'"),
         (["--set", "transformation=rank"], "In bigdag fit, --transform says it."),
         (["--transform", "ranks"], "--transform must be one of 'none', 'rank', 'log1p', 'auto'"),
         (["--warm-start", "none.npz"], "'none.npz' does not exist"),
-        (["--lamda1", "1"], "No such option"),
+        (["--lamda1", "1"], "No such option: --lamda1 (Possible options: --lambda1, --lambda2)"),
+        (["--methd", "auto"], "No such option: --methd (Possible options: --method)"),
     ],
 )  # fmt: skip
 def test_bad_words_of_fit(words, sentence):
@@ -1225,11 +1230,11 @@ def test_graphs_that_cannot_be_compared():
     _, stderr = bigdag_("evaluate", est, "--truth", other, code=1)
     assert "the estimate has no 'z'" in stderr
     _, stderr = bigdag_("evaluate", est, "--truth", est, "--threshold", -1, code=2)
-    assert "threshold must be a finite number, at least 0" in stderr
+    assert "Error: --threshold must be a finite number, at least 0" in stderr
     _, stderr = bigdag_("evaluate", est, "--truth", est, "--train", table(), code=2)
     assert "--train goes with --data" in stderr
     _, stderr = bigdag_("evaluate", est, "--truth", est, "--data", table(), code=1)
-    assert "must have 4 variables" in stderr
+    assert "t.csv lacks the columns 'a', 'b' of the DAG" in stderr
     _, stderr = bigdag_("evaluate", est, "--truth", "none.csv", code=2)
     assert "does not exist" in one_line(stderr)
 

@@ -291,7 +291,7 @@ def test_scales_far_apart_and_a_far_mean():
 @pytest.mark.parametrize("value", [0.0, 0.1, -1 / 3, 1e12, 1e149, 1e-300])
 def test_a_constant_column_is_exactly_zero_and_warned_of(value):
     values = np.column_stack([np.full(1001, value), np.arange(1001.0)])
-    with pytest.warns(DataWarning, match=r"1 of 2 columns are constant.*'x0'") as caught:
+    with pytest.warns(DataWarning, match=r"1 of 2 columns is constant.*'x0'") as caught:
         data = as_dataset(values)
     assert caught[0].filename == __file__
     assert len(caught) == 1
@@ -420,7 +420,7 @@ def test_copies_are_those_of_a_comparison_of_all_pairs(values, exponent):
         ([[1, 2], [3]], "Row 2 has 1 cells, but row 1 has 2"),
         ("table.csv", "read_table"),
         (np.array([["1", "2"], ["3", "4"]]), r"2 of 2 columns hold text.*'x0' \(row 1: '1'\)"),
-        ([[1, "u"], [2, 3]], r"1 of 2 columns hold text.*'x1' \(row 1: 'u'\)"),
+        ([[1, "u"], [2, 3]], r"1 of 2 columns holds text.*'x1' \(row 1: 'u'\)"),
         ([[1, 10**400], [2, 3]], "infinite.*'x1', row 1"),
         (np.array([[1.0, 1e151], [2.0, 3.0]]), r"'x1' holds 1e\+151 in row 1.*1e\+150.*Rescale"),
         (pd.DataFrame({"t": pd.to_datetime(["2020-01-01", "2021-01-01"])}), "'t'"),
@@ -583,7 +583,7 @@ def test_every_message_is_one_sentence_or_more():
 def test_columns_whose_squares_vanish_are_told_to_vary():
     X = np.random.default_rng(0).normal(size=(50, 3))
     X[:, 1] *= 1e-200
-    with pytest.warns(DataWarning, match="1 of 3 columns vary by less than 1e-150.*'x1'.*Rescale"):
+    with pytest.warns(DataWarning, match="1 of 3 columns varies by less than 1e-150.*'x1'.*Resc"):
         data = as_dataset(X)
     assert data.constant.tolist() == [False, True, False]
 

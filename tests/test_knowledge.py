@@ -238,7 +238,7 @@ def test_what_contradicts_itself_is_refused_when_it_is_made(given_, words):
 @pytest.mark.parametrize(
     ("given_", "words"),
     [
-        ({"root_nodes": ["gene3"]}, "'gene3', which matches no variable.*nearest.*'gene"),
+        ({"root_nodes": ["gene3"]}, "'gene3', which matches no variable.*Did you mean.*'gene"),
         ({"regulators": ["mirna*"]}, "'mirna\\*', which matches no"),
         ({"regulators": ["mirna"], "unmatched": "ignore"}, "at least one variable of the table"),
         ({"required_edges": [("tf*", "gene*")], "sink_nodes": ["re:tf[12]"]}, "'tf1' -> 'gene1'"),
@@ -388,7 +388,7 @@ def test_what_is_said_of_a_column_in_a_group_is_said_of_the_group(known, arcs):
     [
         ({"required_edges": [("b", "c")]}, "cause of itself.*'b' stands for 'c', too"),
         ({"temporal_order": [["b"], ["c"]]}, "'b' is in tier 0 and in tier 1.*stands for 'c'"),
-        ({"root_nodes": ["e"]}, "speaks of 'e', but 'e' was left out of the variables"),
+        ({"root_nodes": ["e"]}, "names 'e', but 'e' was left out of the variables"),
         ({"root_nodes": ["[ez]"]}, "'e' was left out of the variables"),
         ({"root_nodes": ["f"]}, "matches no variable"),
     ],

@@ -119,7 +119,7 @@ def test_names_are_refused_before_the_table_is_prepared(folder, monkeypatch):
     monkeypatch.setattr("bigdag.data.prepare._transformed", never)
     result = run("fit", "t.csv", "--regulators", "tf9", "--out", "a.npz")
     assert result.exit_code == 2
-    assert "speaks of 'tf9'" in result.stderr
+    assert "--regulators names 'tf9'" in result.stderr
 
 
 def test_a_name_in_a_group_is_not_passed_over(folder):
@@ -164,7 +164,7 @@ def test_one_variable_of_a_table(folder):
     assert "looked at" in dag.about["around"]
     result = run("fit", "t.csv", "--target", "g9", "--out", "b.npz")
     assert result.exit_code == 2
-    assert "The nearest are" in " ".join(result.stderr.split())
+    assert "Got 'g9' instead. The table has" in " ".join(result.stderr.split())
     assert run("fit", "t.csv", "--radius", 1, "--out", "b.npz").exit_code == 2
     words += ["--regulators", "tf1", "--force", "--quiet"]
     assert run("fit", "t.csv", *words).exit_code == 0

@@ -293,7 +293,7 @@ def test_row_labels_can_be_said(tmp_path):
     assert data.names == ("a", "b")
     path = write(tmp_path, "t.csv", ",a,b\nu,1,2\nv,3,5\n")
     check_holds(read_table(path, row_labels=True), [[1, 2], [3, 5]])
-    with pytest.raises(DataError, match=r"1 of 3 columns hold text.*'x0' \(row 1: 'u'\)"):
+    with pytest.raises(DataError, match=r"1 of 3 columns holds text.*'x0' \(row 1: 'u'\)"):
         read_table(path, row_labels=False)
     np.save(tmp_path / "t.npy", TABLE)
     check_holds(read_table(tmp_path / "t.npy", row_labels=True), TABLE[:, 1:])
@@ -801,7 +801,7 @@ def test_a_first_variable_without_a_name_is_no_row_label(tmp_path):
 
 def test_only_a_zero_variance_makes_a_variable_constant(tmp_path):
     read_covariance(write(tmp_path, "s.csv", "a,b\n1,1\n1,1\n"), 9)
-    with pytest.warns(DataWarning, match="1 of 2 columns are constant.*'b'") as caught:
+    with pytest.warns(DataWarning, match="1 of 2 columns is constant.*'b'") as caught:
         read_covariance(write(tmp_path, "s.csv", "a,b\n1,0\n0,0\n"), 9)
     assert caught[0].filename == __file__
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from importlib.metadata import PackageNotFoundError, requires
 
 __all__ = [
@@ -21,9 +21,11 @@ __all__ = [
     "OutputExistsError",
     "ParameterError",
     "close_names",
+    "counted",
     "few_names",
     "installing",
     "missing_extra",
+    "near_or_some",
     "nearest",
 ]
 
@@ -138,29 +140,87 @@ def few_names(names: Sequence[object], shown: int = 3) -> str:
     return f"{text} and {more:,} more" if more > 0 else text
 
 
-def close_names(given: str, names: Sequence[str], count: int = 3, cutoff: float = 0.6) -> list[str]:
-    """Return names that may have been meant: first those that differ in capitals only.
+def counted(count: int, thing: str, things: str | None = None) -> str:
+    """Return a number and what is counted, in the singular where there is one.
+
+    Examples
+    --------
+    >>> counted(1, "row"), counted(2000, "row"), counted(0, "entry", "entries")
+    ('1 row', '2,000 rows', '0 entries')
+    """
+    return f"{count:,} {thing if count == 1 else things or thing + 's'}"
+
+
+# ------------------------------------------------------------------ names that may be meant
+
+_NEAR = 0.7  # of the letters, that two names must share in sequence to be near
+_BEGINNING = 3  # letters that are enough to mean a name which begins with them
+
+
+def close_names(given: str, names: Iterable[str], count: int = 3) -> list[str]:
+    """Return names that may have been meant, and none that are not near.
+
+    First those that differ in capitals only, then those that nearly are what was given or begin
+    with it. Dashes in front, as of options, do not count.
 
     Examples
     --------
     >>> close_names("tp53", ["TP63", "TP53", "MDM2"])
-    ['TP53']
+    ['TP53', 'TP63']
+    >>> close_names("foo", ["motor", "power"])
+    []
     """
-    folded = given.casefold()
-    same = [name for name in names if name.casefold() == folded]
-    near = get_close_matches(given, names, count, cutoff)
-    return list(dict.fromkeys([*same, *near]))[:count]
+
+    def bare(name: str) -> str:
+        return name.casefold().lstrip("-")
+
+    folded = bare(given)
+    by_bare: dict[str, str] = {}
+    for name in names:
+        by_bare.setdefault(bare(name), name)
+    near = [folded] if folded in by_bare else []
+    near += get_close_matches(folded, by_bare, count, _NEAR)
+    if len(folded) >= _BEGINNING:
+        near += [name for name in by_bare if name.startswith(folded)]
+    return [by_bare[name] for name in dict.fromkeys(near)][:count]
+
+
+def near_or_some(given: str, names: Sequence[str], introduction: str) -> str:
+    """Return a sentence with the names that are near to an unknown one, or else with some names.
+
+    Examples
+    --------
+    >>> near_or_some("moter", ["motor", "power"], "The table has")
+    "Did you mean 'motor'?"
+    >>> near_or_some("foo", ["motor", "power"], "The table has")
+    "The table has 'motor', 'power'."
+    """
+    near = close_names(given, names)
+    if near:
+        return f"Did you mean {' or '.join(map(repr, near))}?"
+    return f"{introduction} {few_names(names)}." if names else ""
 
 
 def nearest(given: str, known: Iterable[str], introduction: str) -> str:
-    """Return the end of a sentence on an unknown word.
+    """Return the end of a sentence on an unknown word: the one that may be meant, and all.
+
+    Words that differ from it in one and the same place, as exp1 and exp2 from exp9, are none that
+    may be meant.
 
     Examples
     --------
     >>> nearest("exq1", ["exp1", "exp2"], "There are")
     "'exq1'. Did you mean 'exp1'? There are: exp1, exp2."
+    >>> nearest("exp9", ["exp1", "exp2"], "There are")
+    "'exp9'. There are: exp1, exp2."
     """
     words = list(known)
-    near = close_names(given, words, 1, 0.5)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    near = close_names(given, words, 2)
+    hint = f" Did you mean {near[0]!r}?" if near and not _tied(given, near) else ""
     return f"{given!r}.{hint} {introduction}: {', '.join(words)}."
+
+
+def _tied(given: str, near: Sequence[str]) -> bool:
+    """Tell whether two names are as near as each other, in likeness."""
+    likeness = [SequenceMatcher(None, name.casefold(), given.casefold()).ratio() for name in near]
+    return len(likeness) > 1 and likeness[0] <= likeness[1]

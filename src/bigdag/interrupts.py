@@ -3,8 +3,10 @@
 The rule: the first signal asks a fit to end, as its deadline would, so that it keeps what it is
 working on; where no fit is under way, it raises KeyboardInterrupt. The second one raises it in any
 case. Signals within a second of the one before are part of it, as a terminal, a batch system and
-timeout(1) often send several at once. While something is cleared away (:func:`undisturbed`),
-signals are counted, and obeyed when that is done.
+timeout(1) often send several at once; but Ctrl-C again, as soon as a finger can, is a second one.
+Signals that come while the main thread is in compiled code are obeyed, as one, when it is back.
+While something is cleared away (:func:`undisturbed`), signals are counted, and obeyed when that is
+done.
 
 Contexts say which signals are handled: :func:`interruptible` around a fit, `ends_like_ctrl_c`
 around a command, `terminable` around experiments, `exits_at_once` while a command is loaded.
@@ -30,6 +32,7 @@ __all__ = [
 
 _BY_SIGINT = 128 + 2  # the exit code that a shell gives to what Ctrl-C has ended
 _TOGETHER = 1.0  # seconds after one that was obeyed, within which signals are part of it
+_BY_HAND = 0.03  # seconds that lie, at the least, between Ctrl-C and Ctrl-C
 
 
 class Interrupt:
@@ -38,10 +41,16 @@ class Interrupt:
     def __init__(self) -> None:
         self.asked = False
         self.asked_at = -math.inf
+        self.asked_by: int | None = None  # the number of a signal
 
-    def ask(self) -> None:
-        """Ask it to end."""
-        self.asked, self.asked_at = True, time.monotonic()
+    def ask(self, number: int | None = None) -> None:
+        """Ask it to end, by a signal."""
+        self.asked, self.asked_at, self.asked_by = True, time.monotonic(), number
+
+    def came_with_it(self, number: int | None) -> bool:
+        """Tell whether a signal that comes now is part of the one that asked."""
+        by_hand = number == self.asked_by == signal.SIGINT
+        return time.monotonic() < self.asked_at + (_BY_HAND if by_hand else _TOGETHER)
 
 
 class _Here(threading.local):
@@ -62,8 +71,13 @@ _here = _Here()
 _state = _State()
 
 
-def ask_to_end(*_: Any) -> None:
+def ask_to_end(number: int | None = None, *_: Any) -> None:
     """Ask this thread's work to end; the handler of signals.
+
+    Parameters
+    ----------
+    number : int, optional
+        The signal.
 
     Raises
     ------
@@ -72,8 +86,8 @@ def ask_to_end(*_: Any) -> None:
     """
     interrupt = _here.interrupt
     if interrupt is not None and not interrupt.asked:
-        interrupt.ask()
-    elif interrupt is not None and time.monotonic() < interrupt.asked_at + _TOGETHER:
+        interrupt.ask(number)
+    elif interrupt is not None and interrupt.came_with_it(number):
         pass
     elif not _in_main_thread():
         raise KeyboardInterrupt

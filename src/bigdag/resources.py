@@ -83,7 +83,9 @@ def format_bytes(amount: float) -> str:
     for unit in ("TB", "GB", "MB"):
         if amount >= _UNITS[unit]:
             return f"{amount / _UNITS[unit]:.3g} {unit}"
-    return f"{amount / _UNITS['KB']:.3g} KB"
+    if amount >= _UNITS["KB"] or not amount:
+        return f"{amount / _UNITS['KB']:.3g} KB"
+    return "1 byte" if amount == 1 else f"{amount:.4g} bytes"
 
 
 # ------------------------------------------------------------------ what is held, what may be

@@ -182,7 +182,8 @@ def _ctrl_c_is_not_ignored():
     signal.signal(signal.SIGINT, before)
 
 
-def test_signals_sent_together_are_one():
+def test_signals_sent_together_are_one(monkeypatch):
+    monkeypatch.setattr("bigdag.interrupts._BY_HAND", 100.0)  # however slow the machine is
     model = SortRegress(callback=lambda state: [signal.raise_signal(signal.SIGINT) for _ in "abc"])
     with pytest.raises(KeyboardInterrupt):
         model.fit(np.random.default_rng(0).normal(size=(30, 5)))
@@ -191,7 +192,7 @@ def test_signals_sent_together_are_one():
 
 
 def test_a_second_ctrl_c_ends_at_once(monkeypatch):
-    monkeypatch.setattr("bigdag.interrupts._TOGETHER", 0.0)
+    monkeypatch.setattr("bigdag.interrupts._BY_HAND", 0.0)
     seen = []
 
     def endless(state):
@@ -205,6 +206,18 @@ def test_a_second_ctrl_c_ends_at_once(monkeypatch):
         model.fit(np.random.default_rng(0).normal(size=(30, 5)))
     assert seen == ["asked"]
     assert model.status_ == "interrupted"
+
+
+def test_ctrl_c_pressed_twice_is_not_taken_for_one_that_came_twice(monkeypatch):
+    """A finger is slower than what sends several signals for one, and may be quick all the same."""
+    monkeypatch.setattr("bigdag.interrupts._TOGETHER", 100.0)
+    with ends_like_ctrl_c(), interruptible() as interrupt:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)  # the end of a terminal, say: one with the first
+        interrupt.asked_at -= 0.05
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
 
 
 def test_a_program_s_own_handler_stays():

@@ -352,8 +352,8 @@ def test_an_interrupted_folder_leaves_nothing(error):
         (["--d", 5000, "--k", 2000], 1, "memory"),
         (["--k", 10**9], 2, "choose k from"),
         (["--k", 1e300], 2, "choose k from"),
-        (["--d", 200, "--memory-limit", "10MB"], 1, "10 MB in all (memory_limit)"),
-        (["--memory-limit", "much"], 2, "memory_limit must be"),
+        (["--d", 200, "--memory-limit", "10MB"], 1, "10 MB in all (--memory-limit)"),
+        (["--memory-limit", "much"], 2, "--memory-limit must be"),
     ],
 )
 def test_a_world_that_does_not_fit_is_refused_before_it_is_drawn(

@@ -27,7 +27,7 @@ from bigdag.cli.console import (
     show_strongest,
     titled_table,
 )
-from bigdag.errors import few_names, installing
+from bigdag.errors import counted, few_names, installing
 
 __all__ = [
     "show_card",
@@ -44,11 +44,16 @@ __all__ = [
 ]
 
 
+def _shape(n_samples: int, n_columns: int, thing: str = "variable") -> str:
+    """Return how large a table is."""
+    return f"{counted(n_samples, 'sample')} of {counted(n_columns, thing)}"
+
+
 @of_printable_parts
 def show_check(report: Mapping[str, Any]) -> None:
     """Print what is odd in a table."""
     console = new_console()
-    rows = [("table", f"{report['n_samples']:,} samples of {report['n_columns']:,} columns")]
+    rows = [("table", _shape(report["n_samples"], report["n_columns"], "column"))]
     for found in report["findings"]:
         rows.append((found["severity"], f"{finding(found)}."))
         rows.append(("", f"Effect: {found['effect']}."))
@@ -121,8 +126,8 @@ def show_dag(report: Mapping[str, Any]) -> None:
     rows = [
         ("variables", f"{report['n_variables']:,}, {report['isolated']:,} of them isolated"),
         ("arcs", f"{report['n_arcs']:,}{above}{open_arcs_words(report['n_undirected'])}"),
-        ("roots", f"{report['roots']:,} variables with effects and without causes"),
-        ("sinks", f"{report['sinks']:,} variables with causes and without effects"),
+        ("roots", f"{counted(report['roots'], 'variable')} with effects and without causes"),
+        ("sinks", f"{counted(report['sinks'], 'variable')} with causes and without effects"),
     ]
     for key, words in (("most_parents", "causes"), ("most_children", "effects")):
         top = report[key]
@@ -140,7 +145,7 @@ def show_dag(report: Mapping[str, Any]) -> None:
             ("Markov blanket", f"{len(blanket):,}: {listing(blanket)}"),
             (
                 f"within {around['radius']} arc{'s' * (around['radius'] > 1)}",
-                f"{around['n_variables']:,} variables, {around['n_arcs']:,} arcs",
+                f"{counted(around['n_variables'], 'variable')}, {counted(around['n_arcs'], 'arc')}",
             ),
         ]
         console.print(facts_table(rows))
@@ -280,7 +285,10 @@ def show_card(card: Mapping[str, Any], folder: str) -> None:
         "mixed": "mixed: one for each column",
     }  # fmt: skip
     rows = [
-        ("graph", f"{card['graph']}, {card['d']:,} variables, {card['arcs']:,} arcs"),
+        (
+            "graph",
+            f"{card['graph']}, {counted(card['d'], 'variable')}, {counted(card['arcs'], 'arc')}",
+        ),
         ("noise", f"{card['noise']}, {card['variance']}, units {units[card['units']]}"),
         ("tables", f"{card['n']:,} training and {card['validation']:,} validation samples"),
         ("seed", str(card["seed"])),
@@ -336,7 +344,7 @@ def show_dag_check(report: Mapping[str, Any]) -> None:
         if not math.isnan(value):
             held += f"; {words} {value:.4g}"
     facts = [
-        ("table", f"{report['n_samples']:,} samples of {report['n_variables']:,} variables"),
+        ("table", _shape(report["n_samples"], report["n_variables"])),
         ("arcs", f"{report['n_arcs']:,}"),
         *(("prepared" if not i else "", note) for i, note in enumerate(report["prepared"])),
         ("likelihood", f"log-likelihood of the rows held out {held}"),
@@ -393,8 +401,8 @@ def show_plan(report: Mapping[str, Any]) -> None:
     console = new_console()
     need, limit = report["memory_bytes"], report["memory_limit_bytes"]
     console.print(
-        f"{report['method']} on {report['n_samples']:,} samples of {report['n_variables']:,} "
-        f"variables takes about {format_bytes(need)} of memory; {format_bytes(limit)} may be used.",
+        f"{report['method']} on {_shape(report['n_samples'], report['n_variables'])} "
+        f"takes about {format_bytes(need)} of memory; {format_bytes(limit)} may be used.",
         markup=False,
     )
     if need > limit:
@@ -410,8 +418,8 @@ def show_plan(report: Mapping[str, Any]) -> None:
         return
     console.print(
         f"Time: about {said_duration(report['seconds'])}, beside reading and preparing the table"
-        f"{' and without resamples' if report['method'] == 'auto' else ''}. A variable is "
-        f"correlated with {report['mean_correlated']:,.3g} others in the mean.",
+        f"{' and without resamples' if report['method'] == 'auto' else ''}. On average a "
+        f"variable is correlated with {report['mean_correlated']:,.3g} others.",
         markup=False,
     )
 

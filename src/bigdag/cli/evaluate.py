@@ -101,14 +101,19 @@ def _true_dag(file: Path, dag: DAG) -> DAG:
 
 def _rows(table: Path, dag: DAG, header: bool | None, row_labels: bool | None) -> Dataset:
     """Read a table, without the rows that hold a code for missing values of the DAG's."""
+    from bigdag.graph.align import require_columns
+
     codes = tuple(dag.about.get("missing_code") or ())
     if not codes:
-        return read(table, header, row_labels)
+        data = read(table, header, row_labels)
+        require_columns(dag, data, str(table))
+        return data
     wishes = replace(
         wishes_of(transform=None, missing="drop", drop=None, keep=None, adjust=None, batch=None,
                   duplicates=None), missing_code=codes,
     )  # fmt: skip
     prepared = prepared_table(table, wishes, header, row_labels, None, False, None, look=False)
+    require_columns(dag, prepared.data, str(table))
     for note in prepared.notes:
         warnings.warn(f"{table}: {note}", DataWarning, stacklevel=2)
     return prepared.data

@@ -233,7 +233,7 @@ def _run(
         of_these = [each for each in failures if wanted[each["run"]] in hopeless]
         raise BigdagError(
             f"All {_runs(len(of_these))} of {' and '.join(hopeless)} failed. "
-            f"{_causes(of_these)}. Mend that, and do them again with --retry-failed; "
+            f"{_causes(of_these)}. Correct that, and do them again with --retry-failed; "
             f"bigdag experiment status {store} lists them."
         )
 

@@ -12,7 +12,8 @@ from bigdag.cli.reports import at_least, fail_if, print_json
 _Page = Annotated[
     Path | None,
     option(
-        "--out", help="The page, ending in .html. Default: DAG's name and .html, in this folder."
+        "--out",
+        help="The page, ending in .html or .htm. Default: DAG's name and .html, in this folder.",
     ),
 ]
 _Title = Annotated[str | None, option(help="The heading; the number of variables by default.")]

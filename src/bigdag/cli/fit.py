@@ -16,7 +16,7 @@ from bigdag.cli.fit_options import (
     resamples_of,
 )
 from bigdag.cli.fit_record import Answer, how_it_was_learnt
-from bigdag.cli.group import app
+from bigdag.cli.group import app, will_write
 from bigdag.cli.knowing import (
     Forbid,
     IgnoreUnmatched,
@@ -99,7 +99,8 @@ if TYPE_CHECKING:
 
 @app.command(
     epilog="Ctrl-C, SIGTERM and SIGHUP end a fit as its time limit would: the best DAG so far is "
-    "written, and the exit code is 1. A second Ctrl-C ends it at once."
+    "written, and the exit code is 1. A second Ctrl-C ends it at once, perhaps "
+    "before the DAG is written."
 )
 def fit(
     table: Table,
@@ -208,6 +209,7 @@ def fit(
         from bigdag.graph.explore import check_page, explore_page
 
         page_output = check_page(page, force)
+    will_write(output, page_output)
     given = present(
         lambda1=lambda1, lambda2=lambda2, max_iter=max_iter, time_limit=time_limit,
         refit=False if no_refit else None, random_state=seed, n_jobs=n_jobs,

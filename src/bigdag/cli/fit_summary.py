@@ -17,7 +17,7 @@ from bigdag.cli.console import (
     open_arcs_words,
     show_strongest,
 )
-from bigdag.errors import few_names
+from bigdag.errors import counted, few_names
 
 __all__ = ["show_fit"]
 
@@ -65,7 +65,7 @@ def _rows(report: Mapping[str, Any]) -> str:
     """Say how many rows there are, and as how many they count where values are missing."""
     rows, samples = report["n_rows"], report["n_samples"]
     if rows == samples:
-        return f"{samples:,} samples"
+        return counted(samples, "sample")
     if report["missing"] == "drop":
         return f"{samples:,} samples ({rows:,} rows, those with missing values left out)"
     return f"{rows:,} samples (with missing values, they count as {samples:,} whole ones)"
@@ -73,7 +73,7 @@ def _rows(report: Mapping[str, Any]) -> str:
 
 def _how(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """Yield what the method did."""
-    yield "table", f"{_rows(report)} of {report['n_variables']:,} variables"
+    yield "table", f"{_rows(report)} of {counted(report['n_variables'], 'variable')}"
     yield "method", f"{report['method']}, {duration(report['seconds'])}"
     if report.get("around"):
         yield "around", report["around"]
@@ -99,7 +99,8 @@ def _how(report: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield "bootstrap", _resamples(bootstrap)
     elif report["no_bootstrap"] is not None:
         yield "bootstrap", f"none, so no arc has a probability: {report['no_bootstrap']}"
-    yield "status", f"{_STATUS[report['status']]}, {report['n_iter']:,} iterations"
+    done = counted(report["n_iter"], "iteration" if bootstrap is None else "resample")
+    yield "status", f"{_STATUS[report['status']]}, {done}"
     refit = report["refit_gain"]
     gain = f" (the refit on the order lowered it by {refit:.3g})" if refit else ""
     yield "loss", f"{report['objective']:.6g}{gain}; least squares and lambda1·‖W‖₁, equation (1)"

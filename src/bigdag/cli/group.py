@@ -11,7 +11,7 @@ import errno
 import sys
 import warnings
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer.core import TyperGroup
@@ -23,14 +23,19 @@ from bigdag.errors import (
     DataWarning,
     OutputExistsError,
     ParameterError,
+    close_names,
 )
 from bigdag.interrupts import ends_like_ctrl_c
 
-__all__ = ["app"]
+if TYPE_CHECKING:
+    from bigdag.writing import Output
+
+__all__ = ["app", "will_write"]
 
 
 # The base of what typer raises on a wrong word; it comes from click or from a copy of it.
 _REFUSED_WORDS: type[Exception] = typer.BadParameter.__mro__[2]
+_TYPED = "bigdag.typed"  # the word and what follows it, in what contexts share
 _CANNOT_PRINT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # a full disk behind stdout
 
 
@@ -43,6 +48,11 @@ class _Words(TyperGroup):
         with sober_streams():
             return super().main(*given, **more)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        ctx.meta[_TYPED] = (command, list(rest))  # which parsing uses up
+        return name, command, rest
+
     def invoke(self, ctx: Any) -> Any:
         from bigdag.cli import messages
         from bigdag.terminal import printable
@@ -54,7 +64,7 @@ class _Words(TyperGroup):
             try:
                 return super().invoke(ctx)
             except BigdagError as error:
-                messages.show_error(str(error))
+                messages.show_error(_said(error, ctx))
                 words = isinstance(error, ParameterError | OutputExistsError)
                 raise typer.Exit(2 if words else 1) from None
             except MemoryError as error:
@@ -63,6 +73,10 @@ class _Words(TyperGroup):
                 raise typer.Exit(1) from None
             except _REFUSED_WORDS as error:
                 error.message = printable(error.message)  # type: ignore[attr-defined]
+                given = getattr(error, "option_name", None)
+                if given and getattr(error, "possibilities", None):  # some are not near
+                    wrong = cast(Any, error)
+                    wrong.possibilities = close_names(given, wrong.possibilities)
                 raise
             except OSError as error:
                 if error.errno not in _CANNOT_PRINT:
@@ -72,8 +86,35 @@ class _Words(TyperGroup):
                 messages.show_error(f"The result could not be printed: {error.strerror}.")
                 raise typer.Exit(1) from None
             except KeyboardInterrupt:
-                messages.show_error("Interrupted.")
+                messages.show_error(" ".join(["Interrupted.", *_what_was_written()]))
                 raise typer.Exit(1) from None
+            finally:
+                _to_write.clear()
+
+
+_to_write: list[Output] = []  # by the word under way
+
+
+def will_write(*outputs: Output | None) -> None:
+    """Name what a word will write, so that an interrupt can say whether it was written."""
+    _to_write.extend(output for output in outputs if output is not None)
+
+
+def _what_was_written() -> list[str]:
+    """Return a sentence on each file that the word was to write."""
+    return [
+        f"{output.path} was not written."
+        if output.saved is None
+        else f"{output.saved} was written before that, and is complete."
+        for output in _to_write
+    ]
+
+
+def _said(error: BigdagError, ctx: Any) -> str:
+    """Return an error's sentences in the words that were typed."""
+    from bigdag.cli.wording import in_words_of_the_command, options_typed
+
+    return in_words_of_the_command(str(error), options_typed(*ctx.meta.get(_TYPED, (None, ()))))
 
 
 app = typer.Typer(

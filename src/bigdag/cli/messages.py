@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.text import Text
 
 from bigdag.cli.console import duration, said_duration
-from bigdag.errors import ClusterWarning, DataWarning
+from bigdag.errors import ClusterWarning, DataWarning, counted
 from bigdag.terminal import printable
 
 if TYPE_CHECKING:
@@ -125,9 +125,10 @@ class FitProgress:
 
 def _numbers(state: Any) -> str:
     """Return what a callback's state says of the work so far; a resample has no loss."""
+    arcs = counted(state.arcs, "arc")
     if not hasattr(state, "objective"):
-        return f"{state.iteration:,} of {state.max_iter:,}  {state.arcs:,} arcs"
-    return f"iteration {state.iteration:,}  loss {state.objective:.6g}  {state.arcs:,} arcs"
+        return f"{state.iteration:,} of {state.max_iter:,}  {arcs}"
+    return f"iteration {state.iteration:,}  loss {state.objective:.6g}  {arcs}"
 
 
 def _share_and_left(
@@ -158,7 +159,7 @@ def announce(said: Any) -> None:
     from bigdag.resources import format_bytes
 
     Console(stderr=True, soft_wrap=True, highlight=False).print(
-        f"This fit of {said.n:,} samples of {said.d:,} variables takes about "
+        f"This fit of {counted(said.n, 'sample')} of {counted(said.d, 'variable')} takes about "
         f"{said_duration(said.seconds)} and {format_bytes(said.memory)} of memory.",
         markup=False,
     )

@@ -47,7 +47,8 @@ Table = Annotated[
     Path,
     file_argument(
         "TABLE",
-        "CSV, TSV, TXT (each also .gz), Parquet, Feather, NPY, NPZ or H5AD; a column a variable.",
+        "CSV, TSV, TXT (each also .gz), Parquet, Feather, NPY, NPZ or H5AD; one column per "
+        "variable.",
     ),
 ]
 Method = Annotated[
@@ -253,7 +254,7 @@ Out = Annotated[
 ]
 Page = Annotated[
     Path | None,
-    option(help="Also write a page to explore the DAG in a browser; it ends in .html."),
+    option(help="Also write a page to explore the DAG in a browser; it ends in .html or .htm."),
 ]
 Threshold = Annotated[float | None, option(help="Keep only arcs with |weight| above it.")]
 Cut = Annotated[

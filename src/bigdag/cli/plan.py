@@ -43,21 +43,20 @@ def plan(
     adjust: AdjustFor = None,
     as_json: Json = False,
 ) -> None:
-    """Say which memory and time a fit of a table will take, from a second of measuring.
+    """Estimate the memory and time of a fit by measuring for a second.
 
-    Of a table with missing values, whose correlations are those of the pairs that are there, only
-    the memory is said.
+    For tables with missing values, only the memory is estimated.
     """
     postpone_unneeded()
     from bigdag.cli import display
-    from bigdag.cli.fit_options import parameters_of
+    from bigdag.cli.fit_options import parameters_of, present
     from bigdag.learners.forecast import forecast
     from bigdag.learners.methods import find_method
     from bigdag.resources import memory_budget
 
     chosen = find_method(method)
     given = parameters_of(settings or [])
-    given |= {k: v for k, v in {"n_jobs": n_jobs, "memory_limit": memory_limit}.items() if v}
+    given |= present(n_jobs=n_jobs, memory_limit=memory_limit)
     chosen.build(**given)._check_parameters()
     wishes = wishes_of(
         transform=None, missing=missing or ("auto" if chosen.word == "auto" else None), drop=drop,

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bigdag.errors import DataError, few_names
+from bigdag.errors import DataError, counted, few_names
 
 __all__ = [
     "NUMBER",
@@ -88,9 +88,15 @@ def refuse_columns(
     if (d or len(names)) == 1 and isinstance(value := example(bad[0])[1], str):
         sign += _other_separator(value)
     error = DataTypeError if reason or times else DataError
+    leave_out = (
+        "Leave these columns out, or encode them as numbers."
+        if len(bad) > 1
+        else "Leave this column out, or encode it as numbers."
+    )
     raise error(
-        f"{len(bad)} of {d or len(names)} columns hold text or other values that are not numbers: "
-        f"{', '.join(shown)}{more}{reason}. Leave these columns out, or encode them as numbers."
+        f"{len(bad)} of {counted(d or len(names), 'column')} hold{'s' * (len(bad) == 1)} text or "
+        "other values that are not numbers: "
+        f"{', '.join(shown)}{more}{reason}. {leave_out}"
         + sign
         + times
         + (

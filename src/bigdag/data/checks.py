@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -12,16 +13,18 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import betaincinv
 
-from bigdag.data.cells import Categories, cell_advice, is_slip
+from bigdag.data.cells import Categories, cell_advice, is_slip, refuse_columns
+from bigdag.data.content import TextColumn
 from bigdag.data.convert import FloatArray, column_blocks
 from bigdag.data.copies import near_copies
 from bigdag.data.dataset import LARGEST
 from bigdag.data.missing import MOST_MISSING, apart, likely_codes, missing_counts, seen_in
 from bigdag.data.raw import Raw, raw_table
 from bigdag.data.row_groups import RowGroups, row_groups
+from bigdag.data.row_order import RowOrder, in_runs, is_sorted, rows_in_sequence
 from bigdag.data.scales import Facts, Scale, best_scale, column_facts
 from bigdag.data.sums import linear_relations
-from bigdag.errors import few_names
+from bigdag.errors import DataError, few_names
 
 __all__ = ["COLUMNS", "Finding", "as_frame", "check", "findings"]
 
@@ -35,7 +38,18 @@ _FEWEST_ROWS = 10  # that tell a row number from chance
 _TIMES = (
     datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period,
 )  # fmt: skip
-_DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}")
+_MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
+_DATE = re.compile(
+    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}([T ].*)?"
+    r"|\d{8}T\d{4,6}\S*|\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[ap]m)?"
+    rf"|([a-z]{{3,9}},? )?(\d{{1,2}}[ -])?({_MONTHS})[a-z]*[ .,-]+\d{{1,4}}.*",
+    re.I,
+)
+_SIGN = re.compile(
+    r"[+-]?\s*([$€£¥₹]\s*[+-]?[\d.,]*\d[\d.,]*|[\d.,]*\d[\d.,]*\s*[$€£¥₹%‰°])\s*[CFK]?"
+)
+_NESTED = re.compile(r"\s*[\[{(].*[\])}]\s*", re.S)
+_LARGEST_WHOLE = 2.0**53  # from which on float64 does not tell whole numbers apart
 _ID_NAME = re.compile(
     r"(?i:(^|[_\W])(ids?|index|idx|row|key|uuid|barcode|no|nr|num|number|unnamed)([_\W]|$))"
     r"|[a-z](ID|Id|Index|Key|No)$|(?i:^(row|sample|patient|subject)(id|no|nr|number)$)"
@@ -113,38 +127,44 @@ def _all(raw: Raw) -> Iterator[Finding]:
     n, d = X.shape
     if n < 2 or not d:
         yield Finding(
-            "empty", "error", (), f"{n:,} row{'s' * (n != 1)} and {d:,} column{'s' * (d != 1)} of "
-            "numbers", "a fit refuses the table", "Relations need two columns and many rows.",
+            "table too small" if n and raw.all_names else "empty", "error", (),
+            f"{n:,} row{'s' * (n != 1)} and {d or 'no'} column{'s' * (d != 1)} of numbers"
+            + _as_long_as_text(raw),
+            "a fit refuses the table", "Relations need two columns and many rows.",
         )  # fmt: skip
         return
-    infinite, large = np.zeros(d, dtype=bool), np.zeros(d, dtype=bool)
+    infinite, large = np.zeros(d, dtype=np.int64), np.zeros(d, dtype=bool)
+    signs = [0, 0]  # how many values are inf and -inf
     for part in column_blocks(n, d):
-        size = np.abs(X[:, part])
-        infinite[part] = np.isinf(size).any(axis=0)
-        large[part] = ((size > LARGEST) & ~np.isinf(size)).any(axis=0)
-    for word, chosen, seen, remedy in (
-        ("infinite", infinite, "values are infinite", "Leave the columns out: --drop."),
-        ("too large", large, f"values are beyond {LARGEST:.0e}, whose squares overflow",
-         "Rescale the columns, or --transform rank."),
-    ):  # fmt: skip
-        if chosen.any():
-            yield Finding(
-                word, "error", _named(names, chosen), seen, "a fit refuses the table", remedy
-            )
+        block = X[:, part]
+        endless = np.isinf(block)
+        infinite[part] = endless.sum(axis=0)
+        if infinite[part].any():
+            below = int(np.count_nonzero(block[endless] < 0))
+            signs = [signs[0] + int(endless.sum()) - below, signs[1] + below]
+        large[part] = ((np.abs(block) > LARGEST) & ~endless).any(axis=0)
+    if infinite.any():
+        yield _infinite(X, names, infinite, signs)
+    if large.any():
+        yield Finding(
+            "too large", "error", _named(names, large),
+            f"values are beyond {LARGEST:.0e}, whose squares overflow", "a fit refuses the table",
+            "Rescale the columns, or --transform rank.",
+        )  # fmt: skip
+    unit = np.finfo(float).max / LARGEST  # of what is too large
     if infinite.any() or large.any():  # the rest is looked at without them
         X = X.copy(order="F")
-        X[:, infinite] = np.where(np.isinf(X[:, infinite]), np.nan, X[:, infinite])
-        X[:, large] /= np.finfo(float).max / LARGEST
+        endless = np.flatnonzero(infinite)
+        X[:, endless] = np.where(np.isinf(X[:, endless]), np.nan, X[:, endless])
+        X[:, large] /= unit
     facts = column_facts(X)
     yield from _missing(raw.X, names)
     yield from _codes(X, names)
     empty = facts.there == 0
     constant = ~empty & (facts.deviation <= 1e-13 * np.abs(facts.centre))
     if constant.any():
-        yield Finding(
-            "constant", "note", _named(names, constant), "all values are the same",
-            "they get no arcs", "--drop leaves them out.",
-        )  # fmt: skip
+        size = np.abs(facts.centre) * np.where(large, unit, 1.0)
+        yield _constant(names, constant, constant & (size >= _LARGEST_WHOLE))
     small = ~(empty | constant) & (facts.deviation <= 1 / LARGEST)
     if small.any():
         yield Finding(
@@ -154,12 +174,15 @@ def _all(raw: Raw) -> Iterator[Finding]:
         )  # fmt: skip
     live = ~(empty | constant)
     numbering = _row_numbers(X, names, facts) & live if raw.named else np.zeros(d, dtype=bool)
+    ordinary = live & ~numbering
+    order = rows_in_sequence(X, np.flatnonzero(ordinary), facts)
     if numbering.any():
         yield Finding(
             "row number", "warning", _named(names, numbering),
             "whole numbers that only rise or fall, count the rows, or are called so",
             "an ID becomes cause or effect of whatever drifts along the table",
-            "Leave them out: --drop.",
+            "Leave them out: --drop." if order is None else
+            "Leave an ID out: --drop. Of a time take the effect out: --adjust.",
         )  # fmt: skip
     groups = near_copies(X)
     if groups:
@@ -172,15 +195,16 @@ def _all(raw: Raw) -> Iterator[Finding]:
             "no data can tell which of them has the arcs; chance decides",
             "--duplicates group makes one variable of each group.",
         )  # fmt: skip
-    ordinary = live & ~numbering
     yield from _relations(X, names, live, groups)
     yield from _repeats(X, np.flatnonzero(ordinary & ~facts.whole))
     yield from _scales(X, names, facts, ordinary)
-    yield from _batches(X, names, facts, ordinary, raw)
+    yield from _rows_together(X, raw, facts, ordinary, numbering, order)
     if d < 2:
         yield Finding(
-            "one column", "warning", _named(names, live), "there is no other to relate it with",
-            "the graph has no arcs", "Relations need two columns and many rows.",
+            "one column", "warning", _named(names, live),
+            f"there is no other to relate it with{_as_long_as_text(raw)}",
+            "the graph has no arcs" if not raw.text else "the graph of it alone has no arcs",
+            "Relations need two columns and many rows.",
         )  # fmt: skip
     elif n < _FEWEST_ROWS:
         yield Finding(
@@ -197,7 +221,7 @@ def _all(raw: Raw) -> Iterator[Finding]:
             "only stronger relations can be told from chance, and weak arcs are missed",
             "Keep columns that matter: --keep; trust only the strongest arcs.",
         )  # fmt: skip
-    yield from _units(names, facts, ordinary)
+    yield from _units(names, facts.deviation * np.where(large, unit, 1.0), ordinary)
 
 
 def _largest_by_chance(n: int, d: int) -> float:
@@ -238,30 +262,167 @@ def _named(names: Sequence[str], chosen: npt.NDArray[np.bool_]) -> tuple[str, ..
     return tuple(names[int(j)] for j in np.flatnonzero(chosen))
 
 
+def _as_long_as_text(raw: Raw) -> str:
+    """Say that there may be more columns of numbers, where columns hold text."""
+    if not raw.text:
+        return ""
+    return f", as long as {few_names(list(raw.text))} hold{'s' * (len(raw.text) == 1)} text"
+
+
+def _infinite(
+    X: FloatArray, names: Sequence[str], counts: npt.NDArray[np.int64], signs: Sequence[int]
+) -> Finding:
+    total, j = int(counts.sum()), int(np.argmax(counts > 0))
+    row = int(np.argmax(np.isinf(X[:, j])))
+    codes = [f"--missing-code={code}" for code, n in zip(("inf", "-inf"), signs) if n]
+    return Finding(
+        "infinite", "error", _named(names, counts > 0),
+        f"{total:,} value{'s are' if total > 1 else ' is'} infinite, the first in row {row + 1:,} "
+        f"of {names[j]!r}",
+        "a fit refuses the table",
+        f"To count {'them' if total > 1 else 'it'} as missing: {' '.join(codes)}. --drop leaves "
+        "the columns out.",
+    )  # fmt: skip
+
+
+def _constant(
+    names: Sequence[str], constant: npt.NDArray[np.bool_], vague: npt.NDArray[np.bool_]
+) -> Finding:
+    """Return the finding of constant columns, some of which may only be so in float64."""
+    if not vague.any():
+        return Finding(
+            "constant", "note", _named(names, constant), "all values are the same",
+            "they get no arcs", "--drop leaves them out.",
+        )  # fmt: skip
+    which = "" if (vague == constant).all() else f"; those in {few_names(_named(names, vague))}"
+    return Finding(
+        "constant", "warning", _named(names, constant),
+        f"all values are the same in float64{which or ', but'} are so large that they may differ "
+        "in the table by less than float64 can tell",
+        "they get no arcs",
+        "Subtract what the large numbers have in common before they become float64, as in the "
+        "file; --drop leaves columns out.",
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------ text
+
+
 def _text(raw: Raw) -> Iterator[Finding]:
-    slips = tuple(x for x, column in raw.text.items() if is_slip(column.texts, column.cells))
+    slips = [x for x, column in raw.text.items() if is_slip(column.texts, column.cells)]
+    line = _in_one_line(raw, slips)
+    if line:
+        yield _line_of_text(raw, line)
+    slips = [x for x in slips if x not in line]
     if slips:
         (row, value), texts = raw.text[slips[0]].example, sum(raw.text[x].texts for x in slips)
+        words = list(dict.fromkeys(str(raw.text[x].example[1]).strip() for x in slips))
+        others = (
+            f" Other such cells are {few_names(words[1:])}; --missing-code may be given several "
+            "times."
+            if len(words) > 1 else ""
+        )  # fmt: skip
         yield Finding(
-            "text among numbers", "error", slips,
+            "text among numbers", "error", tuple(slips),
             f"{texts:,} cell{'s are no numbers' if texts > 1 else ' is no number'}, "
             f"such as {str(value)[:40]!r} in row {row} of {slips[0]!r}",
-            "a fit refuses the table", f"{cell_advice(value)} --drop leaves the columns out.",
+            "a fit refuses the table",
+            f"{cell_advice(value)}{others} --drop leaves the columns out.",
         )  # fmt: skip
-    rest = [x for x in raw.text if x not in slips]
-    dates = tuple(name for name in rest if _is_date(raw.text[name].example[1]))
-    for kind, columns in (("date", dates), ("text", tuple(x for x in rest if x not in dates))):
+    kinds: dict[str, list[str]] = {word: [] for word in _TEXT_REMEDIES}
+    for name, column in raw.text.items():
+        if not is_slip(column.texts, column.cells):
+            kinds[_kind_of_text(name, column)].append(name)
+    separator = "" if kinds["date"] else _other_separator(raw)
+    if separator:
+        kinds = {"text": list(raw.text)}
+    for word, columns in kinds.items():
         if columns:
             row, value = raw.text[columns[0]].example
             yield Finding(
-                kind, "error", columns,
+                word, "error", tuple(columns),
                 f"no numbers, but categories such as {value[0]!r} in {columns[0]!r}"
                 if isinstance(value, Categories) and value else
                 f"no numbers, such as {str(value)[:40]!r} in row {row} of {columns[0]!r}",
-                "a fit refuses the table",
-                "--drop leaves them out; --batch and --adjust take the effect of groups out."
-                if kind == "text" else "--drop leaves them out; or make them numbers.",
+                "a fit refuses the table", separator or _TEXT_REMEDIES[word],
             )  # fmt: skip
+
+
+_TEXT_REMEDIES = {
+    "date": "Make numbers of them first, as the days since the first one; --drop leaves them out.",
+    "ID": "Nearly every row has a value of its own, which is nothing to learn from: --drop.",
+    "sign beside numbers": "Take the signs out of the file, so that numbers are left; --drop "
+    "leaves the columns out.",
+    "nested values": "Give each entry a column of its own; --drop leaves the columns out.",
+    "text": "--drop leaves them out; --batch and --adjust take the effect of groups out.",
+}
+
+
+def _kind_of_text(name: str, column: TextColumn) -> str:
+    """Return what a column of text holds, by its values, or by its example where that is all."""
+    value = column.example[1]
+    if _is_date(value):
+        return "date"
+    if isinstance(value, list | tuple | dict | set | np.ndarray) and not isinstance(
+        value, Categories
+    ):
+        return "nested values"
+    if isinstance(value, str) and _SIGN.fullmatch(value.strip()):
+        return "sign beside numbers"
+    if isinstance(value, str) and _NESTED.fullmatch(value):
+        return "nested values"
+    if column.values is None:
+        return "ID" if _ID_NAME.search(name) else "text"
+    there = column.values[~np.asarray(pd.isna(column.values), dtype=bool)]
+    groups = Counter(str(value) for value in there.tolist())
+    alone = sum(count == 1 for count in groups.values())
+    return "ID" if len(there) >= _FEWEST_ROWS and 2 * alone > len(there) else "text"
+
+
+def _in_one_line(raw: Raw, slips: Sequence[str]) -> list[str]:
+    """Return the columns of numbers whose text is in one line, as that of units is.
+
+    That is a line that holds all there is of text among numbers, or a first line that holds text in
+    most of the columns that have any.
+    """
+    rows = Counter(raw.text[x].example[0] for x in slips)
+    if not rows:
+        return []
+    row, count = rows.most_common(1)[0]
+    whole = count == len(slips) and all(raw.text[x].texts == 1 for x in slips)
+    if count < 2 or not (whole or (row == 1 and 2 * count > len(slips))):
+        return []
+    return [x for x in slips if raw.text[x].example[0] == row]
+
+
+def _line_of_text(raw: Raw, columns: Sequence[str]) -> Finding:
+    """Return the finding of text in one line, in the words of the error that a fit ends with."""
+    said = ""
+    try:
+        refuse_columns(
+            range(len(columns)), columns, lambda j: raw.text[columns[j]].example,
+            len(raw.all_names), lambda j: (1, raw.text[columns[j]].cells),
+        )  # fmt: skip
+    except DataError as error:
+        said = str(error)
+    detail, _, remedy = said.rpartition(". ")
+    return Finding(
+        "text among numbers", "error", tuple(columns), detail, "a fit refuses the table", remedy
+    )
+
+
+def _other_separator(raw: Raw) -> str:
+    """Return the advice of a fit on a table that was read as one column, or nothing."""
+    if len(raw.all_names) != 1:
+        return ""
+    try:
+        raw.refuse_text(raw.all_names)
+    except DataError as error:
+        found = re.search(
+            r"If [^ ]+(?: tab)? separates its cells, .*? above the names\.", str(error)
+        )
+        return found[0] if found else ""
+    return ""
 
 
 def _is_date(value: Any) -> bool:
@@ -396,13 +557,13 @@ def _scale_words(scale: Scale | None) -> str:
 
 
 def _units(
-    names: Sequence[str], facts: Facts, ordinary: npt.NDArray[np.bool_]
+    names: Sequence[str], deviation: FloatArray, ordinary: npt.NDArray[np.bool_]
 ) -> Iterator[Finding]:
-    sd = facts.deviation[ordinary]
+    sd = deviation[ordinary]
     if len(sd) < 2:
         return
     low, high = np.quantile(sd, [0.05, 0.95])
-    if sd.max() > _MOST_UNITS * sd.min() or high > _UNITS * low:
+    if sd.max() / _MOST_UNITS > sd.min() or high / _UNITS > low:  # products overflow
         at = np.flatnonzero(ordinary)
         least, largest = names[at[int(np.argmin(sd))]], names[at[int(np.argmax(sd))]]
         yield Finding(
@@ -414,28 +575,122 @@ def _units(
         )  # fmt: skip
 
 
-# ------------------------------------------------------------------ batches
+# ------------------------------------------------------------------ rows that belong together
 
 
-def _batches(
-    X: FloatArray, names: Sequence[str], facts: Facts, ordinary: npt.NDArray[np.bool_], raw: Raw
+def _rows_together(
+    X: FloatArray,
+    raw: Raw,
+    facts: Facts,
+    ordinary: npt.NDArray[np.bool_],
+    numbering: npt.NDArray[np.bool_],
+    order: RowOrder | None,
 ) -> Iterator[Finding]:
+    """Find groups of rows that differ, and rows that follow on from each other.
+
+    Where a sequence is there, its parts differ in mean, too: groups are then told only if a column
+    tells them apart. Where that column is the reason for the sequence, they are all that is told.
+    """
+    names = raw.names
     few = facts.distinct <= 20  # these may be what tells the groups apart
     several = ordinary & (facts.distinct > 2)
     groups = row_groups(X, np.flatnonzero(several), facts.skewed)
-    if groups is None:
+    known = None
+    if groups is not None:
+        known = _telling_column(X, names, np.flatnonzero(ordinary & few), raw, groups)
+        if known is not None or order is None:
+            sizes = np.bincount(groups.labels)
+            shares = ", ".join(f"{size / len(groups.labels):.0%}" for size in sizes)
+            yield Finding(
+                "batches", "warning", _named(names, groups.shifted),
+                f"{len(sizes)} groups of rows ({shares}) differ in the mean of "
+                f"{np.count_nonzero(groups.shifted):,} columns"
+                + (f"; column {known!r} tells them apart" if known else ""),
+                "what differs between groups looks like relations between all these columns",
+                f"--batch {known}." if known else
+                "--batch NAME, with a column that tells the groups.",
+            )  # fmt: skip
+    if order is None:
         return
-    sizes = np.bincount(groups.labels)
-    shares = ", ".join(f"{size / len(groups.labels):.0%}" for size in sizes)
-    known = _telling_column(X, names, np.flatnonzero(ordinary & few), raw, groups)
-    yield Finding(
-        "batches", "warning", _named(names, groups.shifted),
-        f"{len(sizes)} groups of rows ({shares}) differ in the mean of "
-        f"{np.count_nonzero(groups.shifted):,} columns"
-        + (f"; column {known!r} tells them apart" if known else ""),
-        "what differs between groups looks like relations between all these columns",
-        f"--batch {known}." if known else "--batch NAME, with a column that tells the groups.",
+    by_groups = _run_of_groups(X, raw, facts, order)
+    if by_groups is not None and known is not None:
+        return
+    yield _sequence(X, names, numbering, order, by_groups)
+
+
+def _run_of_groups(X: FloatArray, raw: Raw, facts: Facts, order: RowOrder) -> str | None:
+    """Return a column of groups, by which the rows are sorted, that is behind a sequence."""
+    few = np.flatnonzero((facts.distinct >= 2) & (facts.distinct <= 20))
+    candidates: list[tuple[str, Any]] = [
+        (raw.names[j], X[:, j]) for j in few.tolist() if is_sorted(X[:, j])
+    ]
+    candidates += [
+        (name, np.array([None if pd.isna(v) else str(v) for v in column.values], dtype=object))
+        for name, column in raw.text.items()
+        if column.values is not None and _kind_of_text(name, column) == "text"
+    ]
+    for name, values in candidates:
+        groups = in_runs(values)
+        if groups is not None and order.follow_groups(groups):
+            return name
+    return None
+
+
+def _sequence(
+    X: FloatArray,
+    names: Sequence[str],
+    numbering: npt.NDArray[np.bool_],
+    order: RowOrder,
+    by_groups: str | None,
+) -> Finding:
+    """Return the finding of rows that follow on from each other, with its reason where known."""
+    strongest = int(np.argmax(order.correlations))
+    columns = tuple(names[j] for j in order.columns.tolist())
+    detail = (
+        f"in {len(columns):,} columns the value of the next row is correlated with that of this "
+        f"one, by up to {order.correlations[strongest]:.2f} in {columns[strongest]!r}"
+    )
+    if by_groups is not None:
+        return Finding(
+            "sequence", "warning", columns,
+            f"{detail}; the rows are sorted by {by_groups!r}, and are in no sequence within its "
+            "groups",
+            "what differs between groups looks like relations between all these columns",
+            f"--batch {by_groups}.",
+        )  # fmt: skip
+    likely = np.concatenate([np.flatnonzero(numbering), order.columns[order.correlations > 0.5]])
+    for j in likely.tolist():
+        if is_sorted(X[:, j]) and order.follow_numbers(X[:, j]):
+            name = names[j]
+            return Finding(
+                "sequence", "warning" if numbering[j] else "note", columns,
+                f"{detail}; the rows are sorted by {name!r}, and that is the reason",
+                f"without {name!r}, whatever changes along it looks like arcs between the others",
+                f"If {name!r} is a time, or the place in a run, take its effect out: --adjust "
+                f"{name}. If it is a variable as others are, keep it: to sort the rows by it does "
+                "no harm.",
+            )  # fmt: skip
+    step = order.step()
+    every = "" if step is None else f", or from every {_ordinal(step)} row"
+    return Finding(
+        "sequence", "warning", columns, detail,
+        "rows that follow on from each other count as far fewer than there are, and chance looks "
+        "like arcs",
+        f"Learn from the differences of successive rows{every}. If columns only drift with time, "
+        "write the time into a column, as a number, and take its effect out: --adjust NAME. If the "
+        "rows are only sorted by groups, write these into a column: --batch NAME.",
     )  # fmt: skip
+
+
+def _ordinal(number: int) -> str:
+    """Return a whole number above one as an ordinal.
+
+    Examples
+    --------
+    >>> _ordinal(2), _ordinal(3), _ordinal(30)
+    ('2nd', '3rd', '30th')
+    """
+    return f"{number}{ {2: 'nd', 3: 'rd'}.get(number, 'th') }"
 
 
 def _telling_column(

@@ -376,8 +376,8 @@ def _check_values(X: FloatArray, names: Sequence[str], what: str = "value") -> N
     if n < 2 and what == "value":
         raise DataError(
             f"Found array with {n} sample(s) (shape=({n}, {d})) while a minimum of 2 is required. "
-            f"The table has {'only one row' if n else 'no rows'}; relations between columns need "
-            "many."
+            f"The table has {'only one row' if n else 'no rows'}. A fit needs at least two rows, "
+            "and relations between columns many more."
         )
     limit = LARGEST if what == "value" else LARGEST**2
     counts, largest = np.empty(d, dtype=np.int64), np.empty(d)
@@ -514,8 +514,9 @@ def _warn_of_constants(
     if tiny:
         several = len(tiny) > 1
         warnings.warn(
-            f"{len(tiny)} of {data.n_features} columns vary by less than {1 / LARGEST:.0e}, "
-            f"whose squares vanish in float64, and become isolated nodes: "
+            f"{len(tiny)} of {data.n_features} columns {'vary' if several else 'varies'} by less "
+            f"than {1 / LARGEST:.0e}, whose squares vanish in float64, and "
+            f"{'become isolated nodes' if several else 'becomes an isolated node'}: "
             f"{few_names([data.names[j] for j in tiny])}. Rescale {'them' if several else 'it'}, "
             "as to other units, or take ranks: transform='rank' (--transform rank).",
             DataWarning,
@@ -530,8 +531,13 @@ def _warn_of_constants(
             if vague
             else ""
         )
+        what = (
+            "are constant and become isolated nodes"
+            if len(constant) > 1
+            else "is constant and becomes an isolated node"
+        )
         warnings.warn(
-            f"{len(constant)} of {data.n_features} columns are constant and become isolated nodes: "
+            f"{len(constant)} of {data.n_features} columns {what}: "
             f"{few_names([data.names[j] for j in constant])}.{rounded}",
             DataWarning,
             stacklevel=stacklevel,
@@ -543,8 +549,9 @@ def _warn_of_copies(data: Dataset, found: Copies, stacklevel: int) -> None:
         groups = ["(" + few_names([data.names[j] for j in group]) + ")" for group in found.first]
         more = found.n_groups - len(groups)
         warnings.warn(
-            f"{found.n_columns} of {data.n_features} columns are copies of others, exactly or up "
-            f"to a factor and a shift: {', '.join(groups)}"
+            f"{found.n_columns} of {data.n_features} columns "
+            f"{'are copies of others' if found.n_columns > 1 else 'is a copy of another'}, exactly "
+            f"or up to a factor and a shift: {', '.join(groups)}"
             f"{f' and {more:,} more groups' if more else ''}. No data can tell them "
             "apart, so only chance decides which of them gets the arcs. Keep one of each group.",
             DataWarning,

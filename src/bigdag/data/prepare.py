@@ -118,9 +118,9 @@ def prepare(
         "error": missing values are refused. "pairwise": correlations of the pairs that are there;
         with no more rows than columns, means take the place of missing values. "em": the Gaussian
         model of the highest likelihood, for up to 2,000 columns. "drop": rows with missing values
-        are left out. "auto": "pairwise" while no column misses more than a fifth, else they are
-        refused; "em" in its place where the correlations of the pairs hardly fit together, as
-        those of closely related columns do, and EM takes less than about half a minute. These
+        are left out. "auto": "pairwise" while no column lacks more than a fifth, else they are
+        refused; "em" in its place where the correlations of the pairs contradict each other, as
+        happens with closely related columns, and EM takes less than about half a minute. These
         assume that values are missing at random.
     drop, keep : sequence of str
         Names, or globs such as "gene_*", of columns to leave out, and of the only ones to keep.
@@ -252,7 +252,7 @@ def follow(
     data, how = _without_gaps(raw, wishes, notes, memory_limit)
     gone = {
         *(_MENDED_BY_A_SCALE if transform != "none" else ()),
-        *(["batches"] if terms else []),
+        *(["batches", "sequence"] if terms else []),
         *(["near copies"] if wishes.duplicates == "group" else []),
         *(["missing values"] if wishes.missing != "error" else []),
     }
@@ -440,14 +440,25 @@ def _missing_refused(raw: Raw, wishes: Wishes) -> Exception | None:
     if wishes.missing == "em" and d > gaps.LARGEST_EM:
         return gaps.too_many_for_em(d)
     if wishes.missing == "auto" and counts[worst] > gaps.MOST_MISSING * n:
-        bad = [raw.names[j] for j in np.flatnonzero(counts > gaps.MOST_MISSING * n)]
+        bad = np.flatnonzero(counts > gaps.MOST_MISSING * n)
+        shown = ", ".join(f"{raw.names[j]!r} ({_percent(counts[j], n)})" for j in bad[:3])
+        limit = _percent(gaps.MOST_MISSING, 1)
+        said = (
+            f"Column {raw.names[worst]!r} lacks {_percent(counts[worst], n)} of its values; the "
+            f"limit is {limit}. Leave it out"
+            if len(bad) == 1
+            else f"{len(bad):,} of {d:,} columns lack more than {limit} of their values, the "
+            f"limit: {shown}{f' and {len(bad) - 3:,} more' if len(bad) > 3 else ''}. Leave them out"
+        )
         return DataError(
-            f"{len(bad):,} of {d:,} columns miss{'' if len(bad) > 1 else 'es'} more than a fifth "
-            f"of their values: {few_names(bad)} ({counts[worst] / n:.0%} of {raw.names[worst]!r}). "
-            "Leave them out (--drop), or say what to do: missing='pairwise' or 'em' "
-            "(--missing pairwise)."
+            f"{said} (--drop), or say what to do about missing values: missing='pairwise' "
+            "(--missing pairwise) or missing='em' (--missing em)."
         )
     return None
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.0f} %"
 
 
 def _without_gaps(
@@ -499,9 +510,9 @@ def _without_gaps(
     data, shaky = _around_gaps(X, names, named, way, memory_limit)
     if data.incomplete is not None and data.incomplete.missing == "em":
         notes.append(
-            f"{what}. The correlations of the pairs that are there hardly fit together, as those "
-            "of closely related columns do, so the moments are those of the Gaussian model that "
-            f"makes the others most likely (EM), and count as {data.n_samples:,} of {n:,} rows. "
+            f"{what}. Correlations from pairs of present values contradict each other, as happens "
+            "with closely related columns. So a Gaussian model was fitted to the present values "
+            f"instead (EM); its moments count as {data.n_samples:,} of {n:,} rows. "
             "missing='pairwise' (--missing pairwise) is quicker."
         )
         return data, "em"
@@ -511,8 +522,8 @@ def _without_gaps(
     )
     if shaky and d <= gaps.LARGEST_EM:
         notes.append(
-            "The correlations of the pairs hardly fit together: missing='em' (--missing em) is "
-            "slower, and more accurate for closely related columns."
+            "Correlations from pairs of present values contradict each other: missing='em' "
+            "(--missing em) is slower, and more accurate for closely related columns."
         )
     return data, "pairwise"
 
@@ -522,7 +533,7 @@ def _around_gaps(
 ) -> tuple[Dataset, bool]:
     """Return the moments of X (n, d), which changes, with its rows where there is room for them.
 
-    By "pairwise or em" they are EM's where those of the pairs hardly fit together. Also tells
+    By "pairwise or em" they are EM's where those of the pairs contradict each other. Also tells
     whether they do not.
     """
     n, d = X.shape

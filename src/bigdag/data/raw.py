@@ -31,7 +31,7 @@ from bigdag.data.convert import (
 )
 from bigdag.data.dataset import Dataset
 from bigdag.data.names import checked_names, default_names
-from bigdag.errors import DataError, ParameterError, close_names, few_names
+from bigdag.errors import DataError, ParameterError, near_or_some
 
 __all__ = ["Raw", "chosen_names", "raw_table"]
 
@@ -235,11 +235,7 @@ def chosen_names(names: Sequence[str], patterns: Sequence[str], option: str) -> 
     for pattern in patterns:
         hit = {pattern} & known or {name for name in names if fnmatchcase(name, pattern)}
         if not hit:
-            near = close_names(pattern, names, 1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ParameterError(
-                f"{option} names no column of the table. Got {pattern!r}.{hint} "
-                f"There are {few_names(names)}."
-            )
+            hint = near_or_some(pattern, names, "There are")
+            raise ParameterError(f"{option} names no column of the table. Got {pattern!r}. {hint}")
         found |= hit
     return [name for name in names if name in found]

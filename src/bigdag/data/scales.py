@@ -155,10 +155,15 @@ def best_scale(
     found = _compared(X, odd, among, bool(counted))
     if counted and found.log >= _AS_STRONG * found.rank:
         return Scale("log1p", "most columns are counts, and skewed")
-    what = f"{np.count_nonzero(odd):,} of {d:,} columns are skewed or have far values"
+    several = np.count_nonzero(odd) > 1
+    what = (
+        f"{np.count_nonzero(odd):,} of {d:,} columns "
+        f"{'are skewed or have' if several else 'is skewed or has'} far values"
+    )
     linear = found.pairs >= _FEWEST_PAIRS and 2 * found.stronger > found.pairs
     if linear and found.made_up < _MADE_UP:
-        return Scale("none", f"{what}, but their relations with others are linear")
+        whose = "their" if several else "its"
+        return Scale("none", f"{what}, but {whose} relations with others are linear")
     return Scale("rank", what)
 
 

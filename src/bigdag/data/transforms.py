@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bigdag.data.convert import FloatArray, column_blocks, names_of
 from bigdag.data.raw import Raw, chosen_names, raw_table
-from bigdag.errors import DataError, ParameterError, few_names
+from bigdag.errors import DataError, ParameterError, counted, few_names
 
 if TYPE_CHECKING:
     pass
@@ -96,7 +96,8 @@ def log1p(X: FloatArray, names: Sequence[str]) -> None:
     bad: list[int] = np.flatnonzero(low <= -1).tolist()
     if bad:
         raise DataError(
-            f"log1p needs values above -1. {len(bad)} of {len(low)} columns hold smaller ones: "
+            f"log1p needs values above -1. {len(bad)} of {counted(len(low), 'column')} "
+            f"{'hold' if len(bad) > 1 else 'holds'} smaller ones: "
             f"{few_names([names[j] for j in bad])} (down to {low[bad].min():.6g}). It is for "
             "counts; ranks (transform='rank', --transform rank) take any numbers."
         )

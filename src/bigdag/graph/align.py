@@ -25,6 +25,7 @@ __all__ = [
     "matched_dags",
     "on_columns",
     "places",
+    "require_columns",
     "samples",
     "weights_of",
     "weights_on_columns",
@@ -159,10 +160,56 @@ def samples(table: Any) -> tuple[Dataset, NDArray[np.float64]]:
 def on_columns(graph: Graph, table: Dataset) -> DAG:
     """An acyclic graph with its variables in the sequence of the columns."""
     if isinstance(graph, DAG):
+        require_columns(graph, table)
         return _reordered(graph, table.names, table.named, "graph")
     dag = DAG(weights_of(graph))
     _check_size(dag.n_nodes, table.n_features, "graph")
     return dag
+
+
+def require_columns(dag: DAG, table: Dataset, what: str = "The table") -> None:
+    """Refuse a table whose columns are not the variables of a DAG, where both have names.
+
+    Parameters
+    ----------
+    dag : DAG
+        The graph.
+    table : Dataset
+        The columns.
+    what : str, default="The table"
+        The table, as the subject of the sentence.
+
+    Raises
+    ------
+    GraphError
+        If it lacks columns, or has others.
+
+    Examples
+    --------
+    >>> table = as_dataset([[1.0], [2.0]], names=["rain"])
+    >>> require_columns(DAG([[0, 3.0], [0, 0]], ["rain", "river"]), table)
+    Traceback (most recent call last):
+        ...
+    bigdag.errors.GraphError: The table lacks the column 'river' of the DAG. ...
+    """
+    if not (dag.named and table.named):
+        return
+    here, wanted = set(table.names), set(dag.names)
+    lacking = [name for name in dag.names if name not in here]
+    more = [name for name in table.names if name not in wanted]
+    if lacking:
+        plural = "s" if len(lacking) > 1 else ""
+        others = f" Columns that the DAG does not have: {few_names(more)}." if more else ""
+        raise GraphError(
+            f"{what} lacks the column{plural} {few_names(lacking)} of the DAG. Give a table with "
+            f"a column for each variable of the DAG, of the same name.{others}"
+        )
+    if more:
+        plural = "s" if len(more) > 1 else ""
+        raise GraphError(
+            f"{what} has the column{plural} {few_names(more)}, which the DAG does not have. Leave "
+            f"{'them' if plural else 'it'} out of the table."
+        )
 
 
 def weights_on_columns(graph: Any, table: Dataset, what: str) -> csc_array:

@@ -17,7 +17,7 @@ from scipy import sparse
 
 from bigdag.data.names import default_names
 from bigdag.engine.order import rank_of
-from bigdag.errors import DataError, GraphError, ParameterError, close_names, missing_extra
+from bigdag.errors import DataError, GraphError, ParameterError, missing_extra, near_or_some
 from bigdag.graph.files import Arcs, Graph, read_graph, write_graph
 from bigdag.graph.parts import (
     as_about,
@@ -252,7 +252,11 @@ class DAG:
         >>> DAG([[0, 1.0, -3.0], [0, 0, 0], [0, 0, 0]]).threshold(1.0).n_arcs
         1
         """
-        if not (np.isfinite(t) and t >= 0):
+        try:
+            allowed = bool(np.isfinite(t) and t >= 0)
+        except (TypeError, ValueError):  # text, or several numbers
+            allowed = False
+        if not allowed:
             raise ParameterError(f"The threshold must be a finite number of at least 0. Got {t!r}.")
         return self._with_arcs(np.abs(self.weights.data) > t)
 
@@ -593,8 +597,7 @@ class DAG:
         if isinstance(v, str):
             if v in self._places:
                 return self._places[v]
-            near = " or ".join(map(repr, close_names(v, self.names)))
-            hint = f" Did you mean {near}?" if near else ""
+            hint = f" {near_or_some(v, self.names, 'There are')}".rstrip()
             for name, same in (self.about.get("groups") or {}).items():
                 if v in same:
                     hint = f" It is nearly the same as {name!r}, which stands for the group."

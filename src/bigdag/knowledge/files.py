@@ -44,7 +44,7 @@ def read_knowledge(path: str | os.PathLike[str]) -> Knowledge:
             if not beside.exists():
                 raise ParameterError(
                     f"{path}: {key} = {value!r} is text, the name of a file beside {path}, but "
-                    f"there is no file {beside}. Mend it, or write variables as a list: "
+                    f"there is no file {beside}. Correct it, or write variables as a list: "
                     f"{key} = {_as_list(key, value)}."
                 )
             given[key] = read_part(key, beside)

@@ -1,6 +1,6 @@
 """What is known of a table's causes before anything is learnt from it.
 
-A :class:`Knowledge` speaks of variables by name; matched to the names of a table it becomes
+A :class:`Knowledge` names variables; matched to the names of a table it becomes
 :class:`~bigdag.engine.limits.Limits`, which every learner keeps exactly. What contradicts itself is
 refused when it is made, as far as names alone can tell, and otherwise when the table is known.
 """
@@ -227,7 +227,7 @@ root_nodes, which have no causes. Take one of the two away.
         >>> Knowledge(root_nodes=["age"]).check_columns(["dose", "pain"], left_out=["age"])
         Traceback (most recent call last):
             ...
-        bigdag.errors.ParameterError: root_nodes speaks of 'age', but 'age' was left out of ...
+        bigdag.errors.ParameterError: root_nodes names 'age', but 'age' was left out of ...
         """
         strict = self.unmatched == "error"
         found = tuple(names)
@@ -359,7 +359,7 @@ def limits_of(knowledge: Any, data: Dataset) -> Limits | None:
     Raises
     ------
     ParameterError
-        If it contradicts itself, or speaks of columns that are not there.
+        If it contradicts itself, or names columns that are not there.
     DataError
         If none of the regulators varies.
     """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigdag.errors import ParameterError, close_names, few_names
+from bigdag.errors import ParameterError, few_names, near_or_some
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,6 +29,11 @@ _MOST_PAIRS = 20_000_000  # that patterns may stand for
 _REGEX = "re:"
 _FLAGS = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
 _Name = str | int
+_ARCS = ("forbidden_edges", "required_edges")
+_HEADINGS = {  # of files, which are no variables where the table has none of that name
+    "name", "variable", "tier", "source", "target", "cause", "effect", "from", "to", "parent",
+    "child",
+}  # fmt: skip
 
 
 def text_of(variable: _Name | re.Pattern[str]) -> str:
@@ -242,17 +247,20 @@ class Finder:
         if gone:
             was = "was" if len(gone) == 1 else "were"
             return (
-                f"{field} speaks of {text_of(variable)!r}, but {few_names(gone)} {was} left out of "
+                f"{field} names {text_of(variable)!r}, but {few_names(gone)} {was} left out of "
                 "the variables (drop, keep, adjust, batch). Take it out of what is known, or pass "
                 "unmatched='ignore' (--ignore-unmatched)."
             )
-        near = close_names(text_of(variable), self.names, 3, 0.5)
-        hint = f"The nearest are {few_names(near)}." if near else (
-            f"The table has {few_names(self.names)}."
-        )  # fmt: skip
+        name = text_of(variable)
+        hint = near_or_some(name, self.names, "The table has")
+        if field in _ARCS and name.lower() in _HEADINGS:
+            hint = (
+                f"If {name!r} is a heading: a file of arcs has the columns source and target, one "
+                f"of tiers has name and tier. {hint}"
+            )
         return (
-            f"{field} speaks of {text_of(variable)!r}, which matches no variable of the table. "
-            f"{hint} Mend the name, or pass unmatched='ignore' (--ignore-unmatched)."
+            f"{field} names {name!r}, which matches no variable of the table. {hint} Correct the "
+            "name, or pass unmatched='ignore' (--ignore-unmatched)."
         )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigdag.errors import ParameterError, close_names, few_names
+from bigdag.errors import ParameterError, near_or_some
 from bigdag.search.ebic import arc_cost
 
 if TYPE_CHECKING:
@@ -202,10 +202,7 @@ def place_of(
             f"target must be a variable. Got {target!r}, which was left out of the variables "
             "(drop, keep, adjust, batch)."
         )
-    near = close_names(str(target), names, 3, 0.5)
-    hint = f"The nearest are {few_names(near)}." if near else (
-        f"The table has {few_names(names)}."
-    )  # fmt: skip
+    hint = near_or_some(str(target), names, "The table has")
     raise ParameterError(f"target must be a column of the table. Got {target!r} instead. {hint}")
 
 

@@ -63,8 +63,9 @@ class AutoDAG(Learner):
     transformation : {"auto", "none", "rank", "log1p"}, default="auto"
         What is done to the values first; "auto" is what `check` recommends.
     missing : {"auto", "error", "pairwise", "em", "drop"}, default="auto"
-        What is done about missing values; "auto" takes the pairs that are there while no column
-        misses more than a fifth, EM where these hardly fit together, and otherwise refuses them.
+        What is done about missing values; "auto" takes correlations from pairs of present values
+        while no column lacks more than a fifth, EM where these contradict each other, and otherwise
+        refuses them.
     adjust : sequence of str, default=()
         Columns whose linear effect is taken out of all others first.
     batch : str, optional

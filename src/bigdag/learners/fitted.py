@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bigdag.errors import counted
 from bigdag.model.linear import LinearModel, as_matrix
 from bigdag.terminal import printable
 
@@ -121,7 +122,7 @@ class FittedModel:
             return ""
         known: Any = self
         status = html.escape(str(known.status_).replace("_", " "))
-        said = f"<p>Fit: {status}, {known.n_iter_:,} iterations.</p>"
+        said = f"<p>Fit: {status}, {counted(known.n_iter_, 'iteration')}.</p>"
         if (explanation := getattr(self, "explanation_", None)) is not None:
             said += f"<p>{html.escape(printable(str(explanation)))}</p>"
         return f"{said}{self.dag_._repr_html_()}"

@@ -9,13 +9,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import bigdag
-from bigdag.errors import ParameterError
+from bigdag.errors import ParameterError, close_names
 
 if TYPE_CHECKING:
     from bigdag.learners.base import Learner
@@ -127,7 +126,7 @@ class Method:
         having = [other.word for other in METHODS.values() if name in other.parameters()]
         if having:
             return f"{text} Methods that have it: {', '.join(having)}."
-        near = get_close_matches(name, self.parameters(), 1)
+        near = close_names(name, self.parameters(), 1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         return f"{text}{hint} It has: {', '.join(sorted(self.parameters()))}."
 
@@ -149,7 +148,7 @@ def _rows() -> dict[str, Method]:
         Method(
             "auto",
             "AutoDAG",
-            "the table prepared, and the search over orders that it bears",
+            "prepares the table, then picks the search that suits it",
             True,
             # The command prepares the table itself, by options of its own.
             MappingProxyType(
@@ -247,7 +246,7 @@ def find_method(word: str) -> Method:
     """
     found = METHODS.get(word.lower())
     if found is None:
-        near = get_close_matches(word.lower(), METHODS, 1)
+        near = close_names(word, METHODS, 1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ParameterError(
             f"There is no method {word!r}.{hint} Methods are: {', '.join(METHODS)}."

@@ -16,7 +16,6 @@ order, one variable after the other: the memory is that of X and of the arcs.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, TypeAlias
 
@@ -26,7 +25,7 @@ from scipy.sparse import csc_array, diags_array
 
 from bigdag.compiled import kernel
 from bigdag.data.standardising import standardise
-from bigdag.errors import GraphError, ParameterError
+from bigdag.errors import GraphError, ParameterError, close_names
 from bigdag.graph.dag import DAG
 
 __all__ = ["internally_standardised", "noise_scales", "random_dag", "sample", "standardise"]
@@ -362,7 +361,7 @@ def _check_word(value: str, allowed: Iterable[str], name: str) -> None:
     words = list(allowed)
     if value in words:
         return
-    near = get_close_matches(str(value).lower(), [word.lower() for word in words], 1, 0.5)
-    hint = next((f" Did you mean {w!r}?" for w in words if near and w.lower() == near[0]), "")
+    near = close_names(str(value), words, 1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
     listed = ", ".join(map(repr, words))
     raise ParameterError(f"{name} must be one of {listed}. Got {value!r} instead.{hint}")

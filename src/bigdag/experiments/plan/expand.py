@@ -297,8 +297,8 @@ def load_plan(plan: str | os.PathLike[str], preset: str = "laptop") -> Plan:
     name = str(plan)
     if name not in EXPERIMENTS:
         raise ParameterError(
-            f"There is no experiment {nearest(name, EXPERIMENTS, 'Experiments are')} "
-            "A plan of your own is a file that ends in .toml."
+            f"There is no experiment {nearest(name, EXPERIMENTS, 'Experiments are')} In bigdag "
+            "experiment, all means all of them. A plan of your own is a file that ends in .toml."
         )
     presets = (*PRESETS, *_MORE_PRESETS.get(name, ()))
     if preset not in presets:
