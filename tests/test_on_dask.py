@@ -678,7 +678,7 @@ def test_a_folder_without_room_is_told_before_the_work_and_leaves_nothing(
     with bigdag.on_dask(client, folder=tmp_path):
         with monkeypatch.context() as patch:
             patch.setattr(rows_file.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
-            with pytest.raises(BigdagError, match=r"take .* and the folder .* has .*KB left"):
+            with pytest.raises(BigdagError, match=r"take .* and the folder .* has .* left"):
                 OrderSearch(criterion="bic").fit(table())
         with monkeypatch.context() as patch:
             patch.setattr(rows_file, "_BLOCK", 8 * 120 * 100)

@@ -100,11 +100,11 @@ BAD = {
     "Latin-1": ("t.csv", CSV.replace("a", "é", 1).encode("latin-1"), "not UTF-8"),
     "NUL in the names": ("t.csv", CSV.replace("a", "a\0", 1), "not UTF-8"),
     "a control character": ("t.csv", CSV.replace("\n0", "\n\x1e0", 1).replace(
-        "\n-0", "\n\x1e-0", 1), "hold text"),
+        "\n-0", "\n\x1e-0", 1), "holds text"),
     "empty": ("t.csv", "", "the file is empty"),
     "empty, compressed": ("t.csv.gz", b"", "the file is empty"),
     "blank": ("t.csv", " \n\r\n\n", "the file is empty"),
-    "one row": ("t.csv", "a,b\n1.5,2.5\n", "1 sample"),
+    "one row": ("t.csv", "a,b\n1.5,2.5\n", "only one row"),
     "names twice": ("t.csv", CSV.replace("b", "a", 1), "must be unique"),
     "names twice in Parquet": ("t.parquet", None, "must be unique"),
     "a line of units": ("t.csv", UNITS.format("mg,g/l"), "take this line out"),
@@ -116,7 +116,7 @@ BAD = {
     "decimal commas": ("t.csv", "a;b\n1,5;2,5\n2,5;7,5\n", "decimal points"),
     "mixed separators": ("t.csv", CSV.replace(",", ";", 7), "line"),
     "a mark that is not closed": ("t.csv", '"a,b\n' + "1,2\n3,5\n" * 20, "cells, expected 1"),
-    "a mark in the numbers": ("t.csv", 'a,b\n1,2\n1,"2\n3,4\n5,7\n', "hold text"),
+    "a mark in the numbers": ("t.csv", 'a,b\n1,2\n1,"2\n3,4\n5,7\n', "holds text"),
     "a cut compressed file": ("t.csv.gz", gzip.compress(CSV.encode())[:-9], "cannot be read"),
     "a flip in a compressed file": (
         "t.csv.gz", _flip(gzip.compress(CSV.encode()), -6), "cannot be read",
