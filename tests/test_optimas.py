@@ -15,6 +15,7 @@ from bigdag.engine import lasso
 from bigdag.engine.gram import Gram
 from bigdag.errors import MemoryLimitError, MissingExtraError, ParameterError
 from bigdag.learners import optimas
+from bigdag.learners.run import Run
 from bigdag.learners.torch_loss import penalties
 from learner_contract import LearnerContract, equation_1, interrupted, table
 
@@ -127,6 +128,34 @@ def test_refit_only_lowers_the_objective():
     assert refitted.refit_gain_ > 0
     optimum = lasso.solve(Gram(as_dataset(X)), 0.1, order=paper.order_, tol=1e-9).objective.sum()
     assert refitted.objective_ == pytest.approx(optimum, rel=1e-3)
+
+
+def test_of_a_time_limit_some_is_left_for_the_refit(monkeypatch):
+    clock, solve = [0.0], lasso.solve
+    monkeypatch.setattr(Run, "seconds", property(lambda run: clock[0]))
+
+    def slow_lasso(*args, **given):
+        clock[0] += 5.0
+        return solve(*args, **given)
+
+    def slow_step(state):
+        clock[0] += 1.0
+
+    monkeypatch.setattr(lasso, "solve", slow_lasso)
+    X = table(d=20)
+    model = OptiMAS(time_limit=60, max_iter=None, tol=0, callback=slow_step).fit(X)
+    assert model.status_ == "time_limit"
+    assert model.history_.phase.iloc[-1] == "refit"
+    assert 45 < model.history_.seconds.iloc[-2] < model.history_.seconds.iloc[-1] <= 60
+    optimum = solve(Gram(as_dataset(X)), 0.1, order=model.order_, tol=1e-9).objective.sum()
+    assert model.objective_ == pytest.approx(optimum, rel=1e-3)
+    clock[0] = 0.0
+    paper = OptiMAS(time_limit=60, max_iter=None, tol=0, callback=slow_step, refit=False).fit(X)
+    assert "refit" not in set(paper.history_.phase)
+    assert len(paper.history_) > len(model.history_)  # steps in place of it
+    clock[0] = 0.0
+    short = OptiMAS(time_limit=8, callback=slow_step).fit(X)  # the lasso alone took most of it
+    assert (short.history_.phase == "mas").any()
 
 
 def test_learns_the_graph():

@@ -218,6 +218,8 @@ class Pace:
         Whose deadline is meant.
     ending : float, default=0.5
         How long making an answer out of the last iterate takes, in steps.
+    reserve : float, default=0.0
+        Seconds to leave besides.
 
     Examples
     --------
@@ -228,8 +230,8 @@ class Pace:
     False
     """
 
-    def __init__(self, run: Run, ending: float = 0.5) -> None:
-        self._run, self._ending = run, ending
+    def __init__(self, run: Run, ending: float = 0.5, reserve: float = 0.0) -> None:
+        self._run, self._ending, self._reserve = run, ending, reserve
         self._last: float | None = None
         self._lasted: deque[float] = deque(maxlen=5)
 
@@ -242,7 +244,8 @@ class Pace:
             self._lasted.append(now - self._last)
         self._last = now
         step = min(self._lasted, default=0.0)
-        late = now + (1 + self._ending) * step > run.time_limit + _GRACE
+        end = now + (1 + self._ending) * step + self._reserve
+        late = end > run.time_limit + _GRACE
         if late:
             run.status = "time_limit"
         return run.out_of_time() or late

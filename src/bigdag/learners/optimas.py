@@ -48,6 +48,7 @@ __all__ = ["OptiMAS"]
 _MATRICES = 10  # W̃, W_k, the best, gradient, optimiser's state, moments, and what is passing
 _DENSE_SHARE = 0.6  # of the memory, at the most, for dense matrices before a support is used
 _ENDING = 3.0  # steps: what making a DAG out of a full triangle takes
+_REFIT_SHARE = 0.25  # of the time that the fit without acyclicity left, at the most, for the refit
 
 
 class OptiMAS(TorchLearner):
@@ -78,8 +79,8 @@ class OptiMAS(TorchLearner):
         exceeds 4/√n, 200 at the most. "auto": all up to 5,000 variables, beyond that the correlated
         ones, unless most variables have very many. With the dense engine always all.
     refit : bool, default=True
-        Whether to end with one lasso on the best order, which can only lower equation (1).
-        False gives the paper's answer.
+        Whether to end with one lasso on the best order, which can only lower equation (1). Of a
+        ``time_limit`` up to a quarter is left for it. False gives the paper's answer.
     tol : float, default=1e-5
         An objective has settled when it has fallen by this share of itself, or less, over the last
         third of a phase's steps, and over ``patience`` of them at the least; also the relative
@@ -219,10 +220,12 @@ class OptiMAS(TorchLearner):
         with self._torch(run) as torch:
             dense = mask is None and self._is_dense(run, torch)
             W = sp.csc_array((run.gram.d, run.gram.d)) if run.warm_start is None else run.warm_start
-            support = W
+            support, lasso_seconds = W, math.inf  # where there is no lasso to go by
             from_lasso = self.start == "lasso" and run.warm_start is None
             if from_lasso or not dense:
+                began = run.seconds
                 fit = self._lasso(run, from_lasso, mask)
+                lasso_seconds = run.seconds - began
                 W, support = (fit, fit) if from_lasso else (W, abs(W) + abs(fit))
             order = greedy_order(W, run.precedence)
             run.offer(project(W, order), order)  # W_0, whatever the optimiser makes of it
@@ -240,8 +243,8 @@ class OptiMAS(TorchLearner):
             if going and self.start == "zeros" and run.warm_start is None:
                 with _projected_if_interrupted(run, lambda: weights.sparse(weights.tensor)):
                     going = self._fit(run, descent, weights)
-            self._mas(run, descent, weights, going)
-        if self.refit and run.status in {"converged", "max_iter"}:
+            self._mas(run, descent, weights, going, self._reserve(run, lasso_seconds))
+        if self.refit and (run.status in {"converged", "max_iter"} or self._has_time_left(run)):
             self._refit(run, support, mask)
 
     def _confined(self, d: int) -> bool:
@@ -303,9 +306,14 @@ class OptiMAS(TorchLearner):
         convergence.undo_decays()
         return True
 
-    def _mas(self, run: Run, descent: Descent, weights: _Dense | _Support, going: bool) -> None:
-        """Step and project until the best objective stays level; project at least once."""
-        convergence, pace = self._convergence(descent), Pace(run, _ENDING)
+    def _mas(
+        self, run: Run, descent: Descent, weights: _Dense | _Support, going: bool, reserve: float
+    ) -> None:
+        """Step and project until the best objective stays level; project at least once.
+
+        ``reserve`` is in seconds, what to leave of the time limit.
+        """
+        convergence, pace = self._convergence(descent), Pace(run, _ENDING, reserve)
         present = weights.tensor.detach()  # W̃, in the same memory
 
         def acyclic() -> tuple[Any, float]:
@@ -334,6 +342,18 @@ class OptiMAS(TorchLearner):
             if convergence.reached(value):
                 return
 
+    def _reserve(self, run: Run, lasso_seconds: float) -> float:
+        """Return the seconds to leave for the refit, as long as the lasso took or a share."""
+        if not self.refit or run.time_limit is None:
+            return 0.0
+        left = max(0.0, run.time_limit - run.seconds)
+        return min(lasso_seconds, _REFIT_SHARE * left)
+
+    @staticmethod
+    def _has_time_left(run: Run) -> bool:
+        """Tell whether the steps were ended for the refit's sake, before the time was up."""
+        return run.status == "time_limit" and not run.share_is_over(1.0)
+
     def _refit(self, run: Run, fitted: sp.csc_array, mask: sp.csc_array | None) -> None:
         """End with one lasso on the best order, warm from the fit; columns without time stay."""
         before, best = run.best_objective, run.best_weights
@@ -347,7 +367,8 @@ class OptiMAS(TorchLearner):
         value = objective.value(run.gram, W, run.lambda1)
         run.offer(W, run.best_order, value)
         status = run.status
-        if run.step("refit", value, W.nnz, lambda: W) and status != "converged":
+        stopped = run.step("refit", value, W.nnz, lambda: W)
+        if stopped and status != "converged" and run.status != "interrupted":
             run.status = status
         self.refit_gain_ = before - run.best_objective
 
