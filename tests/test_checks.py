@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import bigdag
 from bigdag import simulate
 from bigdag.cli import app
+from bigdag.data import copies
 from bigdag.data.checks import COLUMNS, _largest_by_chance
 from bigdag.data.copies import near_copies
 from bigdag.data.raw import raw_table
@@ -382,6 +383,18 @@ def test_one_cell_of_text_is_told_apart_from_a_column_of_text():
     assert "1 cell is no number, such as 'n.d.' in row 12" in slip["detail"]
     assert "NA" in slip["remedy"]
     assert frame.loc["text", "columns"] == ("site",)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.1])
+def test_near_copies_are_the_same_by_all_distances_and_by_a_tree(monkeypatch, missing):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 40))
+    X[:, 20:30] = 3 - 2 * X[:, :10] + 1e-4 * rng.normal(size=(60, 10))
+    X[:, 30:35] = X[:, :5]
+    X[rng.random(X.shape) < missing] = np.nan
+    by_distances = near_copies(X)
+    monkeypatch.setattr(copies, "_FEW_POINTS", 0)
+    assert by_distances == near_copies(X) != []
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2])

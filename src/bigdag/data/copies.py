@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ NEARLY = 0.9999
 _ALONE = 50.0
 _EXACT = 1e-6  # the share of variance that exact copies may differ by, as by rounding
 _SKETCH = 12  # random directions that near copies are looked for in
+_FEW_POINTS = 1000  # up to here all distances are computed
 _FEWEST = 10  # rows, below which near copies are mere chance
 # Copies with missing values are looked for in few rows at a time, where both may be whole: in so
 # many rows, so often at the most, and so that one in a hundred pairs is missed.
@@ -223,8 +224,6 @@ def near_copies(X: FloatArray) -> list[list[int]]:
     >>> near_copies(np.column_stack([x, y, 3 - 2 * x + 1e-4 * y]))
     [[0, 2]]
     """
-    from scipy.spatial import KDTree
-
     n, d = X.shape
     if n < _FEWEST or d < 2:
         return []
@@ -240,11 +239,11 @@ def near_copies(X: FloatArray) -> list[list[int]]:
     if len(columns) < 2:
         return []
     points = sketch[columns]
-    tree = KDTree(points)
+    points_near = _near_points(points)
     # The projections of a vector of length a are a vector of length a·(√12 + 3) at the most.
     radius = float(np.sqrt(2 * (1 - NEARLY)) * (np.sqrt(_SKETCH) + 3))
-    near = tree.query_ball_point(points, radius, return_length=True) - 1
-    near += tree.query_ball_point(-points, radius, return_length=True)
+    near = points_near.count(points, radius) - 1
+    near += points_near.count(-points, radius)
     gaps = _around_gaps(X, columns) if gone[columns].any() else {}
     near[list(gaps)] += 1
     suspects = np.flatnonzero(near > 0)
@@ -254,8 +253,8 @@ def near_copies(X: FloatArray) -> list[list[int]]:
     for at in suspects.tolist():
         if taken[at]:
             continue
-        around = {*tree.query_ball_point(points[at], radius)}
-        around |= {*tree.query_ball_point(-points[at], radius)} | gaps.get(at, set())
+        around = points_near.around(points[at], radius)
+        around |= points_near.around(-points[at], radius) | gaps.get(at, set())
         others = np.array(sorted(k for k in around if k != at and not taken[k]), dtype=np.int64)
         first = columns[at]
         left = {k: _left(X[:, first], X[:, columns[k]]) for k in others.tolist()}
@@ -263,8 +262,8 @@ def near_copies(X: FloatArray) -> list[list[int]]:
         vague = max((left[k] for k in same), default=0.0)
         if vague > _EXACT:
             wider = float(radius * np.sqrt(_ALONE))
-            around = {*tree.query_ball_point(points[at], wider)}
-            around |= {*tree.query_ball_point(-points[at], wider)}
+            around = points_near.around(points[at], wider)
+            around |= points_near.around(-points[at], wider)
             rest = (_left(X[:, first], X[:, columns[k]]) for k in around - {at, *same})
             nearest = min(rest, default=1.0)
             if at in gaps:  # projections do not tell what is near to it
@@ -281,13 +280,58 @@ def near_copies(X: FloatArray) -> list[list[int]]:
     return sorted(groups)
 
 
+class _Points(Protocol):
+    """Points that tell which of them are near to others."""
+
+    def count(self, others: FloatArray, radius: float) -> npt.NDArray[np.int64]:
+        """Return how many points are within the radius of each of others (m, dimensions)."""
+
+    def around(self, other: FloatArray, radius: float) -> set[int]:
+        """Return which points are within the radius of another one."""
+
+
+def _near_points(points: FloatArray) -> _Points:
+    """Return a way to look for near ones among points (m, dimensions): a tree where it pays."""
+    return _FewPoints(points) if len(points) <= _FEW_POINTS else _Tree(points)
+
+
+class _FewPoints:
+    """All distances: quicker than to load a library that makes a tree."""
+
+    def __init__(self, points: FloatArray) -> None:
+        self._points = points
+
+    def _squares(self, other: FloatArray) -> FloatArray:
+        return ((self._points - other) ** 2).sum(axis=1)
+
+    def count(self, others: FloatArray, radius: float) -> npt.NDArray[np.int64]:
+        within = (np.count_nonzero(self._squares(other) <= radius**2) for other in others)
+        return np.fromiter(within, np.int64, len(others))
+
+    def around(self, other: FloatArray, radius: float) -> set[int]:
+        return {*np.flatnonzero(self._squares(other) <= radius**2).tolist()}
+
+
+class _Tree:
+    """A k-d tree of SciPy."""
+
+    def __init__(self, points: FloatArray) -> None:
+        from scipy.spatial import KDTree
+
+        self._tree = KDTree(points)
+
+    def count(self, others: FloatArray, radius: float) -> npt.NDArray[np.int64]:
+        return np.asarray(self._tree.query_ball_point(others, radius, return_length=True))
+
+    def around(self, other: FloatArray, radius: float) -> set[int]:
+        return {*self._tree.query_ball_point(other, radius)}
+
+
 def _around_gaps(X: FloatArray, columns: npt.NDArray[np.int64]) -> dict[int, set[int]]:
     """Return the columns, by place, that are near to each other in few rows that both have.
 
     Columns with equal values in these rows are passed over: many are alike there by chance.
     """
-    from scipy.spatial import KDTree
-
     n = len(X)
     share = np.array([np.count_nonzero(~np.isnan(X[:, j])) / n for j in columns.tolist()])
     whole = float(np.quantile(share, 0.1)) ** (2 * _GAP_ROWS)  # of two columns with many gaps
@@ -304,16 +348,14 @@ def _around_gaps(X: FloatArray, columns: npt.NDArray[np.int64]) -> dict[int, set
         if len(live) < 2:
             continue
         Z *= np.sign(Z[np.abs(Z).argmax(axis=0), np.arange(len(live))])
-        tree = KDTree(Z.T)
-        crowd = tree.query_ball_point(Z.T, _GAP_RADIUS, return_length=True)
+        points = np.ascontiguousarray(Z.T)
+        crowd = _near_points(points).count(points, _GAP_RADIUS)
         some = np.flatnonzero((crowd > 1) & (crowd <= _GAP_CROWD))
-        if len(some) < 2:
-            continue
-        for one, other in KDTree(Z.T[some]).query_pairs(_GAP_RADIUS):
-            a, b = int(live[some[one]]), int(live[some[other]])
-            if share[a] < 1 or share[b] < 1:
-                found.setdefault(a, set()).add(b)
-                found.setdefault(b, set()).add(a)
+        close = _near_points(points[some])
+        for one, a in enumerate(live[some].tolist()):
+            for b in live[some[list(close.around(points[some[one]], _GAP_RADIUS))]].tolist():
+                if a != b and (share[a] < 1 or share[b] < 1):
+                    found.setdefault(a, set()).add(b)
     return found
 
 

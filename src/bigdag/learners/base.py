@@ -117,11 +117,7 @@ class Learner(FittedModel, BaseEstimator):
         before = self.__dict__.copy()
         try:
             data = self._dataset(X)
-            validate_data(
-                self,
-                as_seen_by_sklearn(data.names if data.named else None, data.n_features),
-                skip_check_array=True,
-            )
+            self._note_columns(data.names if data.named else None, data.n_features)
             self._prepare()
             if not isinstance(X, Dataset) and self._reads_rows_once():
                 data = replace(data, temporary=True)  # no copy of the table is needed beside it

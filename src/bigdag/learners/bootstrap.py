@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import validate_data
 
 from bigdag.compiled import Stopwatch
 from bigdag.data.dataset import Dataset, as_dataset
@@ -31,7 +30,6 @@ from bigdag.interrupts import Interrupt, interruptible
 from bigdag.knowledge.known import limits_of
 from bigdag.learners import checkpoint as files
 from bigdag.learners.base import Learner
-from bigdag.learners.fitted import as_seen_by_sklearn
 from bigdag.learners.order_search import OrderSearch
 from bigdag.learners.parameters import Checked, Number
 from bigdag.learners.resampled import EffectInterval, ResampledModel
@@ -229,11 +227,7 @@ class BootstrapDAG(ResampledModel, BaseEstimator):
             )
         before = self.__dict__.copy()
         try:
-            validate_data(
-                self,
-                as_seen_by_sklearn(data.names if data.named else None, data.n_features),
-                skip_check_array=True,
-            )
+            self._note_columns(data.names if data.named else None, data.n_features)
             with interruptible() as interrupt:
                 torn = self._resample(data, interrupt)
                 if torn or interrupt.asked:

@@ -33,6 +33,14 @@ class FittedModel:
     """The methods of a model, for an estimator whose fit sets ``dag_``."""
 
     dag_: DAG
+    n_features_in_: int
+
+    def _note_columns(self, names: tuple[str, ...] | None, d: int) -> None:
+        """Set what scikit-learn's `validate_data` sets in a fit: the columns' number and names."""
+        self.n_features_in_ = d
+        self.__dict__.pop("feature_names_in_", None)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
 
     @property
     def model_(self) -> LinearModel:
